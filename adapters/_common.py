@@ -1,0 +1,32 @@
+"""What the adapters share: the optional import, and the loss that an objective was given."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any, cast
+
+from stochasticrank_objectives.losses import Loss, StochasticRank
+from stochasticrank_objectives.metrics import Metric
+
+
+def require(module: str) -> ModuleType:
+    """Import a booster, or say which extra installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        install = f'pip install "stochasticrank-objectives[{module}]"'
+        raise ImportError(f"this adapter needs {module}, which is not installed: {install}") from error
+
+
+def as_loss(loss: str | Metric | Loss, keywords: dict[str, Any]) -> Loss:
+    """A loss as it is, or `StochasticRank` of a metric with the loss's keywords."""
+    if isinstance(loss, (str, Metric)):
+        return StochasticRank(loss, **keywords)
+    if not callable(getattr(loss, "bind", None)):
+        raise ValueError(
+            f'loss must be a metric such as "ndcg@10" or a loss such as StochasticRank("ndcg@10"), got {loss!r}'
+        )
+    if keywords:
+        raise ValueError(f"{', '.join(keywords)}: set these on the loss itself, not beside it")
+    return cast(Loss, loss)

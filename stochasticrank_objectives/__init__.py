@@ -1,0 +1,28 @@
+"""Gradient-boosted rankers trained on the metric that is reported: StochasticRank for XGBoost, LightGBM and CatBoost."""
+
+from .evaluation import Evaluation, bind_evaluation, evaluate
+from .losses import StochasticRank
+from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
+from .sglb import SGLB
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DCG",
+    "ERR",
+    "MAP",
+    "MRR",
+    "NDCG",
+    "RBP",
+    "SGLB",
+    "Evaluation",
+    "Hit",
+    "Metric",
+    "PFound",
+    "Precision",
+    "Recall",
+    "StochasticRank",
+    "bind_evaluation",
+    "evaluate",
+    "parse_metric",
+]

@@ -1,0 +1,134 @@
+"""Standard normal noise from a counter: the same for any number of threads and any order of work.
+
+Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key and a counter into 128
+random bits; the Box-Muller transform turns those into four normal deviates. The key is made from the seed, the iteration
+and the purpose; the counter holds the block of documents, the Monte-Carlo sample and the key of the query.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ._numba import inner, kernel
+
+SMOOTHING, LANGEVIN = 1, 2  # purposes: noise on the scores, noise on the gradient
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_QUARTER = np.uint64(0x3FFFFFFF)
+_MANTISSA, _ONE = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(0x3FF0000000000000)
+_LANES = 8  # blocks are made in groups of eight, so that a vectorised loop has no scalar remainder
+
+
+@inner
+def philox(c0, c1, c2, c3, k0, k1):
+    """Philox4x32-10: four 32-bit words, kept in 64-bit integers, from a counter and a key of such words."""
+    for _ in range(10):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return c0, c1, c2, c3
+
+
+@inner
+def _log(u):
+    """Natural logarithm of a positive normal number: 2 atanh((m - 1)/(m + 1)) on a mantissa m around 1."""
+    bits = np.float64(u).view(np.uint64)
+    mantissa = np.uint64((bits & _MANTISSA) | _ONE).view(np.float64)
+    exponent = np.float64(np.int64(bits >> np.uint64(52))) - 1023.0
+    big = mantissa > math.sqrt(2.0)
+    mantissa = 0.5 * mantissa if big else mantissa
+    exponent = exponent + 1.0 if big else exponent
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    t = s * s
+    p = 1 / 15
+    p = p * t + 1 / 13
+    p = p * t + 1 / 11
+    p = p * t + 1 / 9
+    p = p * t + 1 / 7
+    p = p * t + 1 / 5
+    p = p * t + 1 / 3
+    p = p * t + 1.0
+    return exponent * math.log(2.0) + 2.0 * s * p
+
+
+@inner
+def _pair(a, b):
+    """Box-Muller: two independent normal deviates from two 32-bit words."""
+    radius = math.sqrt(-2.0 * _log((np.float64(np.int64(a)) + 0.5) * 2.0**-32))
+    # The top two bits of b choose a quarter of the circle, the rest an angle in it, from -pi/4 to pi/4.
+    angle = ((np.float64(np.int64(b & _QUARTER)) + 0.5) * 2.0**-30 - 0.5) * (0.5 * math.pi)
+    t = angle * angle
+    s = -1 / 39916800
+    s = s * t + 1 / 362880
+    s = s * t - 1 / 5040
+    s = s * t + 1 / 120
+    s = s * t - 1 / 6
+    s = (s * t + 1.0) * angle
+    c = 1 / 479001600
+    c = c * t - 1 / 3628800
+    c = c * t + 1 / 40320
+    c = c * t - 1 / 720
+    c = c * t + 1 / 24
+    c = c * t - 0.5
+    c = c * t + 1.0
+    quarter = np.int64(b >> np.uint64(30))
+    swap = (quarter & 1) == 1
+    first = s if swap else c
+    second = c if swap else s
+    first = -first if (quarter == 1) | (quarter == 2) else first
+    second = -second if quarter >= 2 else second
+    return radius * first, radius * second
+
+
+@inner
+def padded(n):
+    """Room that `normals` needs for n deviates."""
+    return 4 * _LANES * ((n + 4 * _LANES - 1) // (4 * _LANES))
+
+
+@inner
+def fill_normals(out, n, key, query, sample, first, last):
+    """Blocks `first` to `last` (multiples of eight) of the n deviates of one query and sample: out[:padded(n)]."""
+    stride = padded(n) // 4
+    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
+    q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
+    s = np.uint64(sample) & _LOW
+    for block in range(first, last):
+        a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
+        e0, e1 = _pair(a, b)
+        e2, e3 = _pair(c, d)
+        out[block] = e0
+        out[block + stride] = e1
+        out[block + 2 * stride] = e2
+        out[block + 3 * stride] = e3
+
+
+@kernel
+def fill_query_normals(out, ptr, keys, key, begin, end):
+    """One deviate a row for the queries begin..end, keyed by query (sample 0)."""
+    longest = 0
+    for q in range(begin, end):
+        longest = max(longest, ptr[q + 1] - ptr[q])
+    buffer = np.empty(padded(longest), np.float64)
+    for q in range(begin, end):
+        n = ptr[q + 1] - ptr[q]
+        fill_normals(buffer, n, key, keys[q], 0, 0, padded(n) // 4)
+        for j in range(n):
+            out[ptr[q] + j] = buffer[j]
+
+
+def _mix(x: int) -> int:
+    """The finaliser of SplitMix64: a bijection of 64-bit integers whose output bits all depend on all input bits."""
+    x = (x + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return x ^ (x >> 31)
+
+
+def stream_key(seed: int, iteration: int, purpose: int) -> np.uint64:
+    """The 64-bit key of one iteration's noise for one purpose."""
+    return np.uint64(_mix(_mix(_mix(seed & 0xFFFFFFFFFFFFFFFF) ^ (iteration & 0xFFFFFFFFFFFFFFFF)) ^ purpose))

@@ -1,0 +1,36 @@
+"""How every kernel is compiled: one place for flags, caching and the fallback when no folder can hold the cache.
+
+``kernel`` marks the few functions that Python calls; they are compiled on first use and cached on disk. ``inner`` marks
+what only kernels call: it is compiled into its callers and never cached by itself. ``reduction`` is an ``inner`` whose
+sums may be reordered, so that they vectorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+# Elementwise code has no reassociation and no finite-math flags: rounding tricks rely on the order of operations, and
+# the result must not depend on how a loop is split among threads. Contraction to fused multiply-add keeps both.
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+_REDUCTION: dict[str, Any] = {**_FLAGS, "fastmath": {"contract", "nsz", "reassoc"}}
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compile a function that other kernels call."""
+    return numba.njit(**_FLAGS)(function)
+
+
+def reduction(function: Callable[..., Any]) -> Any:
+    """Compile a sum over a whole query; its order is fixed by the compiler, never by threads."""
+    return numba.njit(**_REDUCTION)(function)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile an entry point, cached on disk wherever numba finds a folder it can write to."""
+    try:
+        return numba.njit(cache=True, **_FLAGS)(function)
+    except RuntimeError:  # "no locator available": nothing is writable, so compile anew in each process
+        return numba.njit(**_FLAGS)(function)

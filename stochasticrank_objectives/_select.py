@@ -1,0 +1,107 @@
+"""The best documents of a query in descending order: selection for a short list, a merge sort for a long one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._numba import inner
+
+INSERTION = 32  # up to this many, an insertion into a sorted list beats sorting
+_RUN = 12
+
+
+@inner
+def _sort_run(keys, index, begin, end):
+    for i in range(begin + 1, end):
+        key, at = keys[i], index[i]
+        p = i
+        while p > begin and keys[p - 1] < key:
+            keys[p], index[p] = keys[p - 1], index[p - 1]
+            p -= 1
+        keys[p], index[p] = key, at
+
+
+@inner
+def sort_descending(keys, index, n, spare_keys, spare_index):
+    """Sort n keys, and their index with them, in descending order; equal keys keep their order."""
+    for begin in range(0, n, _RUN):
+        _sort_run(keys, index, begin, min(begin + _RUN, n))
+    a_keys, a_index, b_keys, b_index = keys, index, spare_keys, spare_index
+    width = _RUN
+    swapped = False
+    while width < n:
+        for begin in range(0, n, 2 * width):
+            middle, end = min(begin + width, n), min(begin + 2 * width, n)
+            left, right = begin, middle
+            for p in range(begin, end):
+                if right >= end or (left < middle and a_keys[left] >= a_keys[right]):
+                    b_keys[p], b_index[p] = a_keys[left], a_index[left]
+                    left += 1
+                else:
+                    b_keys[p], b_index[p] = a_keys[right], a_index[right]
+                    right += 1
+        a_keys, a_index, b_keys, b_index = b_keys, b_index, a_keys, a_index
+        swapped = not swapped
+        width *= 2
+    if swapped:
+        for p in range(n):
+            keys[p], index[p] = a_keys[p], a_index[p]
+
+
+@inner
+def room(n, size):
+    """How long the arrays given to `select` must be."""
+    return size if size <= INSERTION else min(n, 2 * size)
+
+
+@inner
+def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index):
+    """The `size` largest of values[:n] that are at least `floor`, in descending order; returns how many there are.
+
+    Among equal values the one with the smaller index stands first, or the larger with `reverse`.
+    """
+    count = 0
+    if size <= INSERTION:
+        for step in range(n):
+            j = n - 1 - step if reverse else step
+            value = values[j]
+            if value < floor or (count == size and value <= keys[size - 1]):
+                continue
+            p = count if count < size else size - 1
+            while p > 0 and keys[p - 1] < value:
+                keys[p], index[p] = keys[p - 1], index[p - 1]
+                p -= 1
+            keys[p], index[p] = value, j
+            count = min(count + 1, size)
+        return count
+    limit = room(n, size)
+    full = False
+    for step in range(n):
+        j = n - 1 - step if reverse else step
+        value = values[j]
+        if value < floor or (full and value <= floor):
+            continue
+        if count == limit:  # the buffer holds twice what is asked for: keep its better half
+            sort_descending(keys, index, count, spare_keys, spare_index)
+            count, full = size, True
+            floor = keys[size - 1]
+            if value <= floor:
+                continue
+        keys[count], index[count] = value, j
+        count += 1
+    sort_descending(keys, index, count, spare_keys, spare_index)
+    return min(count, size)
+
+
+@inner
+def second_largest_stop(values, gain, n):
+    """The second largest value among the documents at which a cascade stops for certain (gain 1), or -inf."""
+    best = second = -np.inf
+    for j in range(n):
+        if gain[j] >= 1.0:
+            value = values[j]
+            if value > best:
+                best, second = value, best
+            elif value > second:
+                second = value
+    return second

@@ -1,0 +1,74 @@
+"""Work on ranges of queries, shared among threads; kernels release the GIL, so plain threads run in parallel.
+
+The split never changes a result: every query is computed by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+_RANGES_A_THREAD = 4  # a little more than one, so that no thread waits long for the slowest
+_WORTH_A_THREAD = 20_000  # in units of cost, about one density each
+
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def default_threads() -> int:
+    """The NUMBA_NUM_THREADS environment variable, or the processors that this process may use."""
+    wanted = os.environ.get("NUMBA_NUM_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check(threads: int | None) -> int:
+    """A number of threads, the default for None."""
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+        raise ValueError(f"threads must be a whole number of at least 1, or None for all processors, got {threads!r}")
+    return int(threads)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    here = (os.getpid(), threads)  # threads do not survive a fork
+    if here not in _pools:
+        _pools[here] = ThreadPoolExecutor(threads, thread_name_prefix="stochasticrank")
+    return _pools[here]
+
+
+def split(cost: NDArray[np.float64], ranges: int) -> list[int]:
+    """Borders of `ranges` contiguous ranges of about the same total cost."""
+    total = np.cumsum(cost)
+    borders = np.searchsorted(total, np.arange(1, ranges) * (total[-1] / ranges))
+    return sorted({0, *borders.tolist(), len(cost)})
+
+
+def run(work: Callable[[int, int], object], borders: list[int], threads: int) -> None:
+    """Call work(begin, end) for each range between neighbouring borders, on so many threads."""
+    ranges = list(zip(borders, borders[1:], strict=False))
+    following = itertools.count()
+
+    def drain() -> None:
+        while (at := next(following)) < len(ranges):
+            work(*ranges[at])
+
+    helpers = min(threads, len(ranges)) - 1
+    futures = [_pool(threads).submit(drain) for _ in range(helpers)]
+    try:
+        drain()
+    finally:
+        for future in futures:
+            future.result()
+
+
+def borders(cost: NDArray[np.float64], threads: int) -> list[int]:
+    """Ranges worth handing to so many threads, given the cost of each item."""
+    useful = min(threads, int(cost.sum() / _WORTH_A_THREAD) + 1) if len(cost) else 1
+    return split(cost, useful * _RANGES_A_THREAD) if useful > 1 else [0, len(cost)]

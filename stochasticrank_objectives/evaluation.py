@@ -1,0 +1,146 @@
+"""Metrics of a whole data set, with a stated choice for ties and for queries without relevant documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _threads
+from ._data import Queries, check_scores, check_weights, lay_out
+from .metrics import Array, Metric, parse_metric
+
+Ties = Literal["worst", "mean", "best"]
+Empty = float | Literal["skip"]
+
+_TIES = {"worst": 0, "best": 1, "mean": 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """A metric bound to checked data: give it scores as often as you like."""
+
+    queries: Queries
+    weights: Array | None
+    ties: Ties
+    empty: Empty
+    threads: int
+
+    def per_query(self, scores: ArrayLike) -> Array:
+        """The metric of each query; NaN where a query without relevant documents is skipped."""
+        from . import _kernels
+
+        q = self.queries
+        values = check_scores(scores, q.rows)
+        out = np.empty(len(q.sizes))
+        ties = _TIES[self.ties]
+
+        def work(begin: int, end: int) -> None:
+            _kernels.value_range(
+                out, values, q.ptr, q.order, q.gains, q.scale, begin, end, q.metric.rule, q.position_weights, q.cut, ties
+            )
+
+        borders = _threads.borders(q.sizes.astype(np.float64) * 4, self.threads)
+        _threads.run(work, borders, self.threads)
+        out[q.relevant == 0] = np.nan if self.empty == "skip" else self.empty
+        return out
+
+    def mean(self, scores: ArrayLike) -> float:
+        """The weighted mean over queries."""
+        values = self.per_query(scores)
+        weights = np.ones(len(values)) if self.weights is None else self.weights
+        counted = ~np.isnan(values)
+        total = weights[counted].sum()
+        return float(values[counted] @ weights[counted] / total) if total > 0 else float("nan")
+
+
+def bind_evaluation(
+    metric: str | Metric,
+    labels: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    qid: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    ties: Ties = "worst",
+    empty: Empty = 0.0,
+    threads: int | None = None,
+) -> Evaluation:
+    """Check the data once, for evaluating many scores on it; parameters as in `evaluate`."""
+    if ties not in _TIES:
+        raise ValueError(f'ties must be "worst", "mean" or "best", got {ties!r}')
+    if empty != "skip" and not (isinstance(empty, (int, float)) and np.isfinite(empty)):
+        raise ValueError(f'empty must be a number or "skip", got {empty!r}')
+    threads = _threads.check(threads)
+    queries = lay_out(parse_metric(metric), labels, groups, qid, threads)
+    checked = None
+    if weights is not None:
+        checked = check_weights(weights, len(queries.sizes), queries.rows)
+        if len(checked) != len(queries.sizes):
+            checked = _constant_in_query(checked, queries)
+    return Evaluation(queries, checked, ties, empty, threads)
+
+
+def _constant_in_query(weights: Array, queries: Queries) -> Array:
+    of_query = weights[queries.ptr[:-1]]
+    wrong = weights != np.repeat(of_query, queries.sizes)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ValueError(f"weights[{at}] = {weights[at]:g} differs from its query's first; a metric weighs whole queries")
+    return of_query
+
+
+@overload
+def evaluate(
+    metric: str | Metric, scores: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = ..., *,
+    qid: ArrayLike | None = ..., weights: ArrayLike | None = ..., ties: Ties = ..., empty: Empty = ...,
+    per_query: Literal[False] = ..., threads: int | None = ...,
+) -> float: ...  # fmt: skip
+@overload
+def evaluate(
+    metric: str | Metric, scores: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = ..., *,
+    qid: ArrayLike | None = ..., weights: ArrayLike | None = ..., ties: Ties = ..., empty: Empty = ...,
+    per_query: Literal[True], threads: int | None = ...,
+) -> Array: ...  # fmt: skip
+def evaluate(
+    metric: str | Metric,
+    scores: ArrayLike,
+    labels: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    qid: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    ties: Ties = "worst",
+    empty: Empty = 0.0,
+    per_query: bool = False,
+    threads: int | None = None,
+) -> float | Array:
+    """The mean of a metric over queries, or its value for each of them.
+
+    Parameters
+    ----------
+    metric
+        A name such as ``"ndcg@10"`` or a metric.
+    scores, labels
+        One number a row; the rows of a query stand together.
+    groups, qid
+        The size of each query, or the query id of each row: one of the two.
+    weights
+        How much each query counts in the mean; one a query, or one a row that is the same throughout a query.
+    ties
+        How documents with equal scores are ranked: ``"worst"`` (less relevant first, as the paper and CatBoost do),
+        ``"best"``, or ``"mean"``, the exact expectation over all their orders.
+    empty
+        What a query without relevant documents counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
+        which leaves it out of the mean and makes it NaN in `per_query`.
+    threads
+        How many threads; by default as many as there are processors, or NUMBA_NUM_THREADS.
+
+    Examples
+    --------
+    >>> evaluate("mrr", scores=[0.2, 0.9, 0.5], labels=[1, 0, 1], groups=[3])
+    0.5
+    """
+    bound = bind_evaluation(metric, labels, groups, qid=qid, weights=weights, ties=ties, empty=empty, threads=threads)
+    return bound.per_query(scores) if per_query else bound.mean(scores)

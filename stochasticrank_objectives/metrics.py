@@ -1,0 +1,324 @@
+"""Ranking metrics as small values: frozen, comparable, parsed from and printed as their names.
+
+What a metric *is* stands here; how it is computed stands in the kernels. Every metric is a sum over the positions
+i = 0, 1, ... of the ranked list, ``M = sum_i w_i F_i g_i``, with a weight w of the position, a gain g of the document
+there, and a factor F made of the documents before it (see `Rule`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+PLAIN, CASCADE, AVERAGE = 0, 1, 2
+"""The factor F of a metric: 1; the product of (1 - g) over the documents before; 1 + the relevant ones among them."""
+
+
+def _checked_cut(k: Any) -> int:
+    try:
+        cut = operator.index(k)
+    except TypeError:
+        cut = 0
+    if cut < 1 or isinstance(k, bool):
+        raise ValueError(f"k must be a whole number of at least 1, got {k!r}; it is the number of top positions that count")
+    return cut
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """What all metrics share. `k` is how many top positions count; None means all of them."""
+
+    rule: ClassVar[int] = PLAIN
+    normaliser: ClassVar[Literal["none", "ideal", "relevant"]] = "none"
+    needs_k: ClassVar[bool] = False
+
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.k is not None:
+            object.__setattr__(self, "k", _checked_cut(self.k))
+        elif self.needs_k:
+            name = type(self).__name__.lower()
+            raise ValueError(f'{name} needs a cut k; write for example "{name}@10"')
+
+    def __str__(self) -> str:
+        name = type(self).__name__.lower() + (f"@{self.k}" if self.k else "")
+        changed = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in dataclasses.fields(self)
+            if field.name != "k" and getattr(self, field.name) != field.default
+        ]
+        return ":".join([name, *changed])
+
+    def check(self, labels: Array) -> None:
+        """Raise ValueError if these labels, already known to be finite and not negative, do not suit the metric."""
+
+    def gains(self, labels: Array) -> Array:
+        """The gain g of each document."""
+        raise NotImplementedError
+
+    def relevance(self, labels: Array) -> Array:
+        """The relevance r by which mu shifts the scores."""
+        return labels
+
+    def weights(self, positions: int) -> Array:
+        """The weights w of the first so many positions."""
+        raise NotImplementedError
+
+    @property
+    def cut(self) -> float:
+        """`k`, or infinity."""
+        return math.inf if self.k is None else self.k
+
+
+def _refuse(labels: Array, wrong: NDArray[np.bool_], meaning: str, remedy: str) -> None:
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ValueError(f"labels[{at}] = {labels[at]:g} {meaning}; {remedy}")
+
+
+@dataclasses.dataclass(frozen=True)
+class DCG(Metric):
+    """Discounted cumulative gain: ``sum_i g_i / log2(i + 2)``, with ``g = 2^r - 1`` (gain="exp") or r ("linear").
+
+    Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
+    """
+
+    gain: Literal["exp", "linear"] = "exp"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gain not in ("exp", "linear"):
+            raise ValueError(f'gain must be "exp" or "linear", got {self.gain!r}')
+
+    def check(self, labels: Array) -> None:
+        if self.gain == "exp":
+            _refuse(labels, labels > 500, "is too large for 2^label - 1", 'use gain="linear" or smaller grades')
+
+    def gains(self, labels: Array) -> Array:
+        return np.exp2(labels) - 1.0 if self.gain == "exp" else labels
+
+    def weights(self, positions: int) -> Array:
+        return 1.0 / np.log2(np.arange(positions) + 2.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class NDCG(DCG):
+    """Normalised discounted cumulative gain: DCG@k divided by the largest DCG@k that the query allows.
+
+    Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
+    """
+
+    normaliser = "ideal"
+
+
+@dataclasses.dataclass(frozen=True)
+class ERR(Metric):
+    """Expected reciprocal rank: ``sum_i g_i prod_{l<i} (1 - g_l) / (i + 1)``, ``g = (2^r - 1) / 2^max_grade``.
+
+    Labels run from 0 to `max_grade`. Reference: Chapelle et al., "Expected reciprocal rank for graded relevance", CIKM 2009.
+    """
+
+    rule = CASCADE
+
+    max_grade: float = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.max_grade <= 50:
+            raise ValueError(f"max_grade must be above 0 and at most 50, got {self.max_grade!r}")
+
+    def check(self, labels: Array) -> None:
+        remedy = f"name the largest grade there is, as in ERR(max_grade={labels.max(initial=0):g})"
+        _refuse(labels, labels > self.max_grade, f"is above max_grade={self.max_grade:g}", remedy)
+
+    def gains(self, labels: Array) -> Array:
+        return (np.exp2(labels) - 1.0) / 2.0**self.max_grade
+
+    def weights(self, positions: int) -> Array:
+        return 1.0 / (np.arange(positions) + 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class PFound(Metric):
+    """The chance that the user finds an answer: ``sum_i decay^i r_i prod_{l<i} (1 - r_l)``, labels r from 0 to 1.
+
+    Reference: Gulin, Karpovich, Raskovalov & Segalovich, "Yandex at ROMIP'2009"; the metric of CatBoost's PFound.
+    """
+
+    rule = CASCADE
+
+    decay: float = 0.85
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay must be above 0 and at most 1, got {self.decay!r}")
+
+    def check(self, labels: Array) -> None:
+        remedy = "map grades to the chance that a document satisfies the user, for example labels / labels.max()"
+        _refuse(labels, labels > 1, "is not a probability, and pfound needs labels from 0 to 1", remedy)
+
+    def gains(self, labels: Array) -> Array:
+        return labels
+
+    def weights(self, positions: int) -> Array:
+        return self.decay ** np.arange(positions, dtype=np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Binary(Metric):
+    """A metric of binary relevance: a document is relevant if its label is above `threshold`."""
+
+    threshold: float = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 <= self.threshold < math.inf):
+            raise ValueError(f"threshold must be a finite number of at least 0, got {self.threshold!r}")
+
+    def gains(self, labels: Array) -> Array:
+        return (labels > self.threshold).astype(np.float64)
+
+    def relevance(self, labels: Array) -> Array:
+        return self.gains(labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class MRR(_Binary):
+    """Reciprocal rank of the first relevant document, 0 if none is among the first k.
+
+    Relevant means label > threshold. Reference: Voorhees, "The TREC-8 question answering track report", 1999.
+    """
+
+    rule = CASCADE
+
+    def weights(self, positions: int) -> Array:
+        return 1.0 / (np.arange(positions) + 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hit(_Binary):
+    """1 if a relevant document is among the first k, else 0 (also called success@k). Relevant means label > threshold."""
+
+    rule = CASCADE
+    needs_k = True
+
+    def weights(self, positions: int) -> Array:
+        return np.ones(positions)
+
+
+@dataclasses.dataclass(frozen=True)
+class MAP(_Binary):
+    """Average precision: ``1/R sum_{i<k} g_i (relevant among the first i + 1) / (i + 1)``, R relevant in the whole query.
+
+    Relevant means label > threshold; R is not limited to k, as in trec_eval's map_cut. Reference: Buckley & Voorhees,
+    "Evaluating evaluation measure stability", SIGIR 2000.
+    """
+
+    rule = AVERAGE
+    normaliser = "relevant"
+
+    def weights(self, positions: int) -> Array:
+        return 1.0 / (np.arange(positions) + 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision(_Binary):
+    """How much of the first k is relevant: ``1/k sum_{i<k} g_i``, also for queries with fewer than k documents."""
+
+    needs_k = True
+
+    def weights(self, positions: int) -> Array:
+        return np.full(positions, 1.0 / self.cut)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recall(_Binary):
+    """How many of the query's R relevant documents are among the first k: ``1/R sum_{i<k} g_i``."""
+
+    normaliser = "relevant"
+    needs_k = True
+
+    def weights(self, positions: int) -> Array:
+        return np.ones(positions)
+
+
+@dataclasses.dataclass(frozen=True)
+class RBP(_Binary):
+    """Rank-biased precision: ``(1 - p) sum_i p^i g_i``, p the chance to go on to the next document.
+
+    Relevant means label > threshold. Reference: Moffat & Zobel, "Rank-biased precision for measurement of retrieval
+    effectiveness", TOIS 2008.
+    """
+
+    p: float = 0.8
+
+    def __init__(self, p: float = 0.8, k: int | None = None, threshold: float = 0) -> None:
+        object.__setattr__(self, "p", p)
+        object.__setattr__(self, "k", k)
+        object.__setattr__(self, "threshold", threshold)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.p < 1:
+            raise ValueError(f"p must be between 0 and 1, got {self.p!r}; it is the chance to go on to the next document")
+
+    def weights(self, positions: int) -> Array:
+        return (1.0 - self.p) * self.p ** np.arange(positions, dtype=np.float64)
+
+
+_METRICS: dict[str, Callable[..., Metric]] = {
+    kind.__name__.lower(): kind for kind in (NDCG, DCG, ERR, MRR, MAP, PFound, RBP, Precision, Recall, Hit)
+}
+
+
+def parse_metric(name: str | Metric) -> Metric:
+    """The metric that a name means: ``name``, ``name@k`` or ``name@k:option=value:...``; a metric is returned as it is.
+
+    >>> parse_metric("ndcg@10")
+    NDCG(k=10, gain='exp')
+    >>> str(parse_metric("NDCG@5:gain=linear"))
+    'ndcg@5:gain=linear'
+    """
+    if isinstance(name, Metric):
+        return name
+    if not isinstance(name, str):
+        raise ValueError(f'metric must be a name such as "ndcg@10" or a metric such as NDCG(k=10), got {name!r}')
+    head, *options = name.strip().split(":")
+    stem, at, cut = head.partition("@")
+    kind = _METRICS.get(stem.strip().lower())
+    if kind is None:
+        near = difflib.get_close_matches(stem.strip().lower(), _METRICS, n=1, cutoff=0.4)
+        hint = f'did you mean "{near[0]}{at}{cut}"? ' if near else ""
+        raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(_METRICS)}")
+    arguments: dict[str, Any] = {}
+    if at:
+        try:
+            arguments["k"] = int(cut)
+        except ValueError:
+            raise ValueError(f"metric {name!r}: k must be a whole number of at least 1, got {cut!r}") from None
+    known = {field.name for field in dataclasses.fields(kind)} - {"k"}  # type: ignore[arg-type]
+    for option in options:
+        key, equals, text = (part.strip() for part in option.partition("="))
+        if not equals or key not in known:
+            allowed = ", ".join(sorted(known)) or "none"
+            raise ValueError(f"metric {name!r}: unknown option {option!r}; options of {stem} are: {allowed}")
+        if key != "gain":
+            try:
+                arguments[key] = float(text) if not text.lstrip("+-").isdigit() else int(text)
+            except ValueError:
+                raise ValueError(f"metric {name!r}: {key} must be a number, got {text!r}") from None
+        else:
+            arguments[key] = text
+    return kind(**arguments)

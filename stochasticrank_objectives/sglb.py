@@ -1,0 +1,151 @@
+"""Stochastic gradient Langevin boosting: shrinkage and noise on every iteration, as a wrapper of any loss.
+
+SGLB (Ustimenko & Prokhorenkova, ICML 2021) boosts  F <- c F + eps tree(gradient(F) + noise)  with c = 1 - gamma eps. The
+boosters only ever add trees, so they hold G with F = s G instead, where s is the product of all c so far: the gradient is
+taken at s G and given back divided by the next s. A ranking does not change with the scale, so G ranks exactly as F does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _threads
+from ._data import check_scores
+from .losses import BoundLoss, Loss, check_number, check_whole
+from .metrics import Array
+
+_SMALLEST_SCALE = 1e-12  # gradients are divided by s, and their squares must stay far from the end of float32
+
+
+@dataclasses.dataclass(frozen=True)
+class SGLB:
+    """A loss with model shrinkage and gradient noise, which make boosting converge to the global optimum.
+
+    Parameters
+    ----------
+    loss
+        The loss to wrap, such as `StochasticRank`.
+    learning_rate
+        eps, above 0: must be the booster's own learning rate, because noise and shrinkage are measured in it.
+    diffusion_temperature
+        Inverse strength of the noise, above 0, as in CatBoost: each row's gradient gets sqrt(2/(eps T)) N(0, 1). The paper
+        tunes it in 1e8..1e11; infinity means no noise.
+    model_shrink_rate
+        gamma, at least 0, as in CatBoost: before iteration t the model is multiplied by 1 - gamma*eps ("Constant") or
+        1 - gamma/t ("Decreasing"). The paper tunes it in 1e-5..1e-2.
+    model_shrink_mode
+        ``"Constant"`` or ``"Decreasing"``.
+    seed
+        Selects the noise, together with the iteration and the query.
+    """
+
+    loss: Loss
+    learning_rate: float = 0.1
+    diffusion_temperature: float = 1e4
+    model_shrink_rate: float = 1e-3
+    model_shrink_mode: Literal["Constant", "Decreasing"] = "Constant"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.loss, "bind", None)):
+            raise ValueError(f'loss must be a loss such as StochasticRank("ndcg@10"), got {self.loss!r}')
+        check_number("learning_rate", self.learning_rate, 0, open_low=True, hint="use the booster's own")
+        if self.diffusion_temperature != math.inf:
+            check_number("diffusion_temperature", self.diffusion_temperature, 0, open_low=True, hint="inf means no noise")
+        check_number("model_shrink_rate", self.model_shrink_rate, 0)
+        check_whole("seed", self.seed, 0)
+        if self.model_shrink_mode not in ("Constant", "Decreasing"):
+            raise ValueError(f'model_shrink_mode must be "Constant" or "Decreasing", got {self.model_shrink_mode!r}')
+        step = self.learning_rate if self.model_shrink_mode == "Constant" else 1.0
+        if self.model_shrink_rate * step >= 1:
+            what = "model_shrink_rate * learning_rate" if self.model_shrink_mode == "Constant" else "model_shrink_rate"
+            raise ValueError(f"{what} must be below 1, got {self.model_shrink_rate * step:g}; the paper uses at most 1e-2")
+
+    def __str__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if field.name not in ("loss", "seed") or (field.name == "seed" and self.seed)
+        ]
+        return f"SGLB({', '.join([str(self.loss), *changed])})"
+
+    def scale(self, iterations: int) -> float:
+        """s after so many iterations: the paper's scores F are s times the booster's raw scores G."""
+        iterations = check_whole("iterations", iterations, 0)
+        if self.model_shrink_mode == "Constant":
+            return math.exp(iterations * math.log1p(-self.model_shrink_rate * self.learning_rate))
+        return _decreasing_scale(self.model_shrink_rate, iterations)
+
+    def true_scores(self, raw_scores: ArrayLike, iterations: int) -> Array:
+        """The paper's F = s G from the raw scores G of a booster after so many iterations."""
+        return self.scale(iterations) * np.asarray(raw_scores, np.float64)
+
+    def bind(
+        self,
+        labels: ArrayLike,
+        groups: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        query_keys: ArrayLike | None = None,
+    ) -> BoundSGLB:
+        """Bind the loss underneath; parameters as in its own `bind`."""
+        return BoundSGLB(self, self.loss.bind(labels, groups, weights, qid=qid, query_keys=query_keys))
+
+
+def _decreasing_scale(rate: float, iterations: int) -> float:
+    """prod_{t=1}^{iterations-1} (1 - rate/t), the shrinkage before iterations 1, 2, ...; the empty model needs none."""
+    if iterations < 2:
+        return 1.0
+    return math.exp(math.lgamma(iterations - rate) - math.lgamma(iterations) - math.lgamma(1 - rate))
+
+
+class BoundSGLB:
+    """`SGLB` with its data; made by `SGLB.bind`. It has no state: all depends on the iteration."""
+
+    def __init__(self, sglb: SGLB, bound: BoundLoss) -> None:
+        self.loss = sglb
+        self.bound = bound
+
+    @property
+    def rows(self) -> int:
+        """How many scores it takes."""
+        return self.bound.rows
+
+    def __repr__(self) -> str:
+        return f"<{self.loss} bound to {self.rows} rows in {len(self.bound.keys)} queries>"
+
+    def noise(self, iteration: int) -> Array:
+        """The Langevin noise of an iteration, one a row."""
+        from . import _noise
+
+        out = np.empty(self.rows)
+        key = _noise.stream_key(self.loss.seed, iteration, _noise.LANGEVIN)
+        ptr, keys = self.bound.ptr, self.bound.keys
+
+        def work(begin: int, end: int) -> None:
+            _noise.fill_query_normals(out, ptr, keys, key, begin, end)
+
+        threads = _threads.default_threads()
+        _threads.run(work, _threads.borders(np.diff(ptr) * 4.0, threads), threads)
+        out *= math.sqrt(2.0 / (self.loss.learning_rate * self.loss.diffusion_temperature))
+        return out
+
+    def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
+        """The gradient that makes a booster's additive step an SGLB step; `scores` are the booster's own raw scores G."""
+        scale, following = self.loss.scale(iteration), self.loss.scale(iteration + 1)
+        if following < _SMALLEST_SCALE:
+            raise ValueError(
+                f"by iteration {iteration} model_shrink_rate={self.loss.model_shrink_rate:g} has shrunk the model to "
+                f"{following:.1g} of its size, too little to go on with; lower model_shrink_rate or stop earlier"
+            )
+        gradient = self.bound.gradient(scale * check_scores(scores, self.rows), iteration)
+        if self.loss.diffusion_temperature != math.inf:
+            gradient += self.noise(iteration)
+        gradient /= following
+        return gradient
