@@ -14,8 +14,9 @@ from ._gauss import KAPPA, add_crossing, add_passing, padded
 from ._noise import fill_normals
 from ._noise import padded as noise_padded
 from ._numba import inner, kernel, reduction
-from ._rules import CASCADE, fill_jumps, list_value, mean_value
+from ._rules import fill_jumps, list_value, mean_value
 from ._select import room, second_largest_stop, select, sort_descending
+from .metrics import CASCADE
 
 CCS, REINFORCE = 0, 1
 WORST, BEST, MEAN = 0, 1, 2

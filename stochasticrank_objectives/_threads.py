@@ -52,7 +52,7 @@ def split(cost: NDArray[np.float64], ranges: int) -> list[int]:
 
 def run(work: Callable[[int, int], object], borders: list[int], threads: int) -> None:
     """Call work(begin, end) for each range between neighbouring borders, on so many threads."""
-    ranges = list(zip(borders, borders[1:], strict=False))
+    ranges = list(itertools.pairwise(borders))
     following = itertools.count()
 
     def drain() -> None:

@@ -105,10 +105,10 @@ class DCG(Metric):
             _refuse(labels, labels > 500, "is too large for 2^label - 1", 'use gain="linear" or smaller grades')
 
     def gains(self, labels: Array) -> Array:
-        return np.exp2(labels) - 1.0 if self.gain == "exp" else labels
+        return np.subtract(np.exp2(labels), 1.0) if self.gain == "exp" else labels
 
     def weights(self, positions: int) -> Array:
-        return 1.0 / np.log2(np.arange(positions) + 2.0)
+        return np.divide(1.0, np.log2(np.arange(positions) + 2.0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,10 +142,10 @@ class ERR(Metric):
         _refuse(labels, labels > self.max_grade, f"is above max_grade={self.max_grade:g}", remedy)
 
     def gains(self, labels: Array) -> Array:
-        return (np.exp2(labels) - 1.0) / 2.0**self.max_grade
+        return np.divide(np.exp2(labels) - 1.0, 2.0**self.max_grade)
 
     def weights(self, positions: int) -> Array:
-        return 1.0 / (np.arange(positions) + 1.0)
+        return np.divide(1.0, np.arange(1, positions + 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +203,7 @@ class MRR(_Binary):
     rule = CASCADE
 
     def weights(self, positions: int) -> Array:
-        return 1.0 / (np.arange(positions) + 1.0)
+        return np.divide(1.0, np.arange(1, positions + 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +229,7 @@ class MAP(_Binary):
     normaliser = "relevant"
 
     def weights(self, positions: int) -> Array:
-        return 1.0 / (np.arange(positions) + 1.0)
+        return np.divide(1.0, np.arange(1, positions + 1))
 
 
 @dataclasses.dataclass(frozen=True)
