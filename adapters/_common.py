@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import importlib
+import weakref
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from stochasticrank_objectives.losses import Loss, StochasticRank
 from stochasticrank_objectives.metrics import Metric
+
+
+Bound = TypeVar("Bound")
+
+
+class Bindings(Generic[Bound]):
+    """What was bound to each data set, for as long as the data set lives; copies and pickles start empty."""
+
+    def __init__(self) -> None:
+        self._bound: weakref.WeakKeyDictionary[Any, Bound] = weakref.WeakKeyDictionary()
+
+    def get(self, data: Any, bind: Callable[[], Bound], *, fresh: bool = False) -> Bound:
+        """What is bound to this data set; bound now if it is not yet, or `fresh` is asked for."""
+        bound = None if fresh else self._bound.get(data)
+        if bound is None:
+            bound = self._bound[data] = bind()
+        return bound
+
+    def __reduce__(self) -> tuple[type[Bindings[Bound]], tuple[()]]:
+        return Bindings, ()
 
 
 def require(module: str) -> ModuleType:

@@ -105,7 +105,8 @@ class DCG(Metric):
             _refuse(labels, labels > 500, "is too large for 2^label - 1", 'use gain="linear" or smaller grades')
 
     def gains(self, labels: Array) -> Array:
-        return np.subtract(np.exp2(labels), 1.0) if self.gain == "exp" else labels
+        exponential: Array = np.exp2(labels) - 1.0
+        return exponential if self.gain == "exp" else labels
 
     def weights(self, positions: int) -> Array:
         return np.divide(1.0, np.log2(np.arange(positions) + 2.0))
@@ -142,7 +143,8 @@ class ERR(Metric):
         _refuse(labels, labels > self.max_grade, f"is above max_grade={self.max_grade:g}", remedy)
 
     def gains(self, labels: Array) -> Array:
-        return np.divide(np.exp2(labels) - 1.0, 2.0**self.max_grade)
+        chance: Array = (np.exp2(labels) - 1.0) / 2.0**self.max_grade
+        return chance
 
     def weights(self, positions: int) -> Array:
         return np.divide(1.0, np.arange(1, positions + 1))
