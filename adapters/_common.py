@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar, cast
 from stochasticrank_objectives.losses import Loss, StochasticRank
 from stochasticrank_objectives.metrics import Metric
 
-
 Bound = TypeVar("Bound")
 
 

@@ -2,27 +2,80 @@
 
 A query's documents are held with the largest gain first (`order` says where each stands in the data), so documents without
 gain are at the end, and reading them forwards or backwards is the best or the worst order of ties.
+
+A gradient goes through the steps load, draw, rank, add and finish. `gradient_range` takes many queries through all of them,
+`long_range` likewise with the fast Gauss transform where many documents can jump; a single huge query is taken through them
+one by one (`load_one`, ...), so that threads can share each step.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ._gauss import KAPPA, add_crossing, add_passing, padded
+from ._gauss import KAPPA, SPARSE, TERMS, add_boxes, add_crossing, add_passing, make_boxes, padded
 from ._noise import fill_normals
 from ._noise import padded as noise_padded
-from ._numba import inner, kernel, reduction
+from ._numba import inline, inner, kernel, reduction
 from ._rules import fill_jumps, list_value, mean_value
 from ._select import room, second_largest_stop, select, sort_descending
-from .metrics import CASCADE
+from .losses import FAST_FROM
+from .metrics import CASCADE, Array
 
-CCS, REINFORCE = 0, 1
 WORST, BEST, MEAN = 0, 1, 2
 
 _LARGEST = 1e150  # scores are clipped here, so that no square overflows
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+
+
+class Scratch(NamedTuple):
+    """Arrays for one query after another. By document, in the order of falling gain: z centred scores, x where the
+    documents are without noise, y with it, gain, noise, total (the gradient so far). By position in the list sorted by y:
+    top_y, place (which document), and of those that can jump top_x, top_gain, top_total, survival, q_below, q_above.
+    """
+
+    z: Array
+    x: Array
+    y: Array
+    gain: Array
+    noise: Array
+    total: Array
+    top_y: Array
+    place: NDArray[np.int64]
+    spare_y: Array
+    spare_index: NDArray[np.int64]
+    top_x: Array
+    top_gain: Array
+    top_total: Array
+    survival: Array
+    q_below: Array
+    q_above: Array
+    starts: NDArray[np.int64]
+    series: Array
+
+
+@inline
+def _scratch(n, cut, long):
+    wide = noise_padded(n)
+    space = padded(n if long else room(n, min(cut + 1, n)))
+    boxes = n // SPARSE + 2 if long else 1
+    return Scratch(
+        np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide),
+        np.empty(space), np.empty(space, np.int64), np.empty(space), np.empty(wide, np.int64),
+        np.empty(space), np.empty(space), np.empty(space), np.empty(space), np.empty(space), np.empty(space),
+        np.empty(boxes + 1, np.int64), np.empty((boxes, 4, TERMS)),
+    )  # fmt: skip
+
+
+@inline
+def _longest(ptr, active, begin, end):
+    longest = 0
+    for a in range(begin, end):
+        longest = max(longest, ptr[active[a] + 1] - ptr[active[a]])
+    return longest
 
 
 @reduction
@@ -41,30 +94,137 @@ def _dot(a, b, n):
     return total
 
 
-@inner
-def load_query(scores, order, gains, relevance, begin, n, sigma, mu, z, x, gain):
+@inline
+def _load(s, scores, order, gains, relevance, begin, n, sigma, mu):
     """Centre the scores of one query, in the order of its gains, and place them: x = kappa (z/sigma - mu r)."""
-    reference = scores[begin]
+    z, x, gain, total = s.z, s.x, s.gain, s.total
+    rows, places, known = scores[begin : begin + n], order[begin : begin + n], gains[begin : begin + n]
+    reference = rows[0]
     for j in range(n):
-        value = scores[begin + order[begin + j]] - reference
-        z[j] = min(max(value, -_LARGEST), _LARGEST)
-        gain[j] = gains[begin + j]
+        z[j] = min(max(rows[np.uint32(places[j])] - reference, -_LARGEST), _LARGEST)
+        gain[j] = known[j]
     mean = _sum(z, n) / n
     scale = KAPPA / sigma
-    shift = KAPPA * mu
     for j in range(n):
         z[j] -= mean
         x[j] = min(max(z[j] * scale, -_LARGEST), _LARGEST)
-    if shift > 0.0:
+        total[j] = 0.0
+    if mu > 0.0:
+        shift = KAPPA * mu
+        shifts = relevance[begin : begin + n]
         for j in range(n):
-            x[j] -= shift * relevance[begin + j]
+            x[j] -= shift * shifts[j]
     for j in range(n, padded(n)):
-        x[j] = 0.0
-        gain[j] = 0.0
+        x[j] = gain[j] = total[j] = 0.0
+
+
+@inline
+def _draw(s, n, key, query_key, sample, begin, end):
+    """Noise blocks begin..end of the query, and where they move its documents."""
+    fill_normals(s.noise, n, key, query_key, sample, begin, end)
+    stride = noise_padded(n) // 4
+    for lane in range(4):
+        x, y = s.x[lane * stride : (lane + 1) * stride], s.y[lane * stride : (lane + 1) * stride]
+        noise = s.noise[lane * stride : (lane + 1) * stride]
+        for block in range(begin, end):
+            y[block] = x[block] + KAPPA * noise[block]
+
+
+@inline
+def _sort(s, values, n, size, floor, worst):
+    """Sort the best `size` documents and fetch their gains; returns how many there are."""
+    count = select(values, n, size, floor, worst, s.top_y, s.place, s.spare_y, s.spare_index)
+    for i in range(count):
+        s.top_gain[i] = s.gain[s.place[i]]
+    return count
+
+
+@inline
+def _set_apart(s, kind, served):
+    """The first `served` documents of the sorted list, in its order."""
+    for i in range(served):
+        s.top_x[i] = s.x[s.place[i]]
+        s.top_total[i] = s.total[s.place[i]]
+        s.survival[i] = 1.0
+        if kind == CASCADE and s.top_gain[i] < 1.0:
+            s.survival[i] = 1.0 / (1.0 - s.top_gain[i])
+    for i in range(served, padded(served)):
+        s.top_x[i] = s.survival[i] = 0.0
+
+
+@inline
+def _rank(s, n, kind, weights, cut):
+    """Sort what matters, fill the jumps, set the first `top` apart; returns (top, last, reach) of `fill_jumps`."""
+    floor = second_largest_stop(s.y, s.gain, n) if kind == CASCADE else -np.inf
+    count = _sort(s, s.y, n, min(cut + 1, n), floor, False)
+    top, last, reach = fill_jumps(kind, weights, cut, s.top_gain, count, s.q_below, s.q_above)
+    _set_apart(s, kind, top)
+    return top, last, reach
+
+
+@inline
+def _rank_long(s, n, kind, weights, cut):
+    """As `_rank`, and the number of boxes: if there are any, the whole query is sorted and set apart."""
+    top, last, reach = _rank(s, n, kind, weights, cut)
+    if last < FAST_FROM:
+        return top, last, reach, 0
+    if cut + 1 < n or kind == CASCADE:
+        _sort(s, s.y, n, n, -np.inf, False)
+    _set_apart(s, kind, n)
+    return top, last, reach, make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, last + 1, s.starts, s.series)
+
+
+@inline
+def _add_rest(s, relevant, top, begin, end):
+    """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
+    for m in range(top):
+        if s.q_below[m] != 0.0:
+            stop = end if s.top_gain[m] != 0.0 else min(end, padded(relevant))
+            add_passing(s.total, s.x, s.gain, begin, stop, s.top_y[m], s.top_gain[m], s.q_below[m])
+
+
+@inline
+def _add_top(s, top, last):
+    """The first `top` documents cross each other and the one after them."""
+    for m in range(last + 1):
+        if s.q_below[m] != 0.0 or s.q_above[m] != 0.0:
+            add_crossing(
+                s.top_total, s.top_x, s.top_gain, s.survival, 0, padded(top),
+                m, s.top_y[m], s.top_gain[m], s.q_below[m], s.q_above[m],
+            )  # fmt: skip
+
+
+@inline
+def _add_fast(s, n, boxes, begin, end):
+    """Sorted documents begin..end cross all that can jump, by boxes."""
+    add_boxes(
+        s.top_total, s.top_x, s.top_y, s.top_gain, s.survival, n, s.q_below, s.q_above, boxes, s.starts, s.series, begin, end
+    )
+
+
+@inline
+def _add(s, n, relevant, top, boxes, begin, end):
+    """Documents begin..end, or positions if there are boxes, pass what they can; the `top` apart if there are none."""
+    if boxes:
+        _add_fast(s, n, boxes, begin, min(end, n))
+    elif top < n:
+        _add_rest(s, relevant, top, begin, min(end, padded(n)))
+
+
+@inline
+def _settle(s, top, reach, served):
+    """The document that ends a cascade passes those after it; then the sorted documents' sums go back to their places."""
+    for m in range(top, reach + 1):
+        add_crossing(
+            s.top_total, s.top_x, s.top_gain, s.survival, top - 1, top,
+            m, s.top_y[m], s.top_gain[m], s.q_below[m], s.q_above[m],
+        )  # fmt: skip
+    for i in range(served):
+        s.total[s.place[i]] = s.top_total[i]
 
 
 @inner
-def project(total, z, n, nu, strength):
+def _project(total, z, n, nu, strength):
     """Scale-free acceleration: centre the gradient and take away its part along the (centred) scores."""
     mean = _sum(total, n) / n
     largest = 0.0
@@ -73,99 +233,136 @@ def project(total, z, n, nu, strength):
         largest = max(largest, abs(z[j]))
     if n == 2 or largest < 1e-290:
         return
-    inverse = 1.0 / largest  # the largest score becomes one: no square overflows or vanishes
-    norm = math.sqrt(_dot(z, z, n)) if 1e-100 < largest < 1e100 else 0.0
-    if norm == 0.0:
+    if not 1e-100 < largest < 1e100:  # so that no square overflows or vanishes
         for j in range(n):
-            z[j] *= inverse
-        norm = math.sqrt(_dot(z, z, n))
-        nu *= inverse
-    along = strength * _dot(total, z, n) / (norm + nu) / (norm + nu)
+            z[j] /= largest
+        nu /= largest
+    norm = math.sqrt(_dot(z, z, n)) + nu
+    along = strength * _dot(total, z, n) / norm / norm
     for j in range(n):
         total[j] -= along * z[j]
+
+
+@inline
+def _finish(s, out, order, begin, n, nu, strength, factor):
+    """Project, scale, and put the gradient where the documents stand in the data."""
+    if strength > 0.0:
+        _project(s.total, s.z, n, nu, strength)
+    rows, places = out[begin : begin + n], order[begin : begin + n]
+    for j in range(n):
+        rows[np.uint32(places[j])] = factor * s.total[j]
+
+
+@inline
+def _factor(scale, sigma, samples):
+    """From the sum of jumps times powers of two to the gradient of the loss."""
+    return -scale * _DENSITY / (sigma * samples)
 
 
 @kernel
 def gradient_range(
     out, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-    kind, weights, cut, estimator, sigma, mu, nu, strength, samples, key,
+    kind, weights, cut, sigma, mu, nu, strength, samples, key,
 ):  # fmt: skip
-    """The gradient of the loss for the queries active[begin:end], into their rows of `out`."""
-    longest = 0
-    for a in range(begin, end):
-        longest = max(longest, ptr[active[a] + 1] - ptr[active[a]])
-    wide = noise_padded(longest)
-    z, x, y = np.empty(wide), np.empty(wide), np.empty(wide)
-    gain, noise, total = np.empty(wide), np.empty(wide), np.empty(wide)
-    size = min(cut + 1, longest)
-    space = padded(max(room(longest, size), size))
-    top_y, index = np.empty(space), np.empty(space, np.int64)
-    spare_y, spare_index = np.empty(space), np.empty(space, np.int64)
-    top_x, top_gain, survival = np.empty(space), np.empty(space), np.empty(space)
-    top_total, q_below, q_above = np.empty(space), np.empty(space), np.empty(space)
-
+    """The CCS gradient of the loss for the queries active[begin:end], into their rows of `out`."""
+    s = _scratch(_longest(ptr, active, begin, end), cut, False)
     for a in range(begin, end):
         query = active[a]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
-        load_query(scores, order, gains, relevance, start, n, sigma, mu, z, x, gain)
-        total[: padded(n)] = 0.0
-        size = min(cut + 1, n)
-        baseline = 0.0
-        if estimator == REINFORCE:
-            count = select(z, n, size, -np.inf, True, top_y, index, spare_y, spare_index)
-            for i in range(count):
-                top_gain[i] = gain[index[i]]
-            baseline = list_value(kind, weights, cut, top_gain, count)
+        _load(s, scores, order, gains, relevance, start, n, sigma, mu)
         for sample in range(samples):
-            fill_normals(noise, n, key, keys[query], sample, 0, noise_padded(n) // 4)
-            for j in range(n):
-                y[j] = x[j] + KAPPA * noise[j]
-            floor = -np.inf
-            if kind == CASCADE:
-                floor = second_largest_stop(y, gain, n)
-            count = select(y, n, size, floor, False, top_y, index, spare_y, spare_index)
-            for i in range(count):
-                top_gain[i] = gain[index[i]]
-            if estimator == REINFORCE:
-                change = list_value(kind, weights, cut, top_gain, count) - baseline
-                for j in range(n):
-                    total[j] += change * noise[j]
-                continue
-            top, last, reach = fill_jumps(kind, weights, cut, top_gain, count, q_below, q_above)
-            for i in range(padded(top)):
-                if i < top:
-                    top_x[i] = x[index[i]]
-                    top_total[i] = total[index[i]]
-                    survival[i] = 1.0
-                    if kind == CASCADE and top_gain[i] < 1.0:
-                        survival[i] = 1.0 / (1.0 - top_gain[i])
-                else:
-                    top_x[i] = 0.0
+            _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
+            top, last, reach = _rank(s, n, kind, weights, cut)
             if top < n:
-                for m in range(top):
-                    if q_below[m] != 0.0:
-                        stop = padded(n) if top_gain[m] != 0.0 else padded(relevant[query])
-                        add_passing(total, x, gain, 0, stop, top_y[m], top_gain[m], q_below[m])
-            for m in range(last + 1):
-                if q_below[m] != 0.0 or q_above[m] != 0.0:
-                    add_crossing(
-                        top_total, top_x, top_gain, survival, 0, padded(top),
-                        m, top_y[m], top_gain[m], q_below[m], q_above[m],
-                    )  # fmt: skip
-            for m in range(top, reach + 1):
-                add_crossing(
-                    top_total, top_x, top_gain, survival, top - 1, top,
-                    m, top_y[m], top_gain[m], q_below[m], q_above[m],
-                )  # fmt: skip
-            for i in range(top):
-                total[index[i]] = top_total[i]
-        if strength > 0.0:
-            project(total, z, n, nu, strength)
-        factor = -scale[query] / (sigma * samples)
-        if estimator == CCS:
-            factor *= _DENSITY
-        for j in range(n):
-            out[start + order[start + j]] = factor * total[j]
+                _add_rest(s, relevant[query], top, 0, padded(n))
+            _add_top(s, top, last)
+            _settle(s, top, reach, top)
+        _finish(s, out, order, start, n, nu, strength, _factor(scale[query], sigma, samples))
+
+
+@kernel
+def long_range(
+    out, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+    kind, weights, cut, sigma, mu, nu, strength, samples, key,
+):  # fmt: skip
+    """As `gradient_range`, for queries in which more than FAST_FROM documents may jump."""
+    s = _scratch(_longest(ptr, active, begin, end), cut, True)
+    for a in range(begin, end):
+        query = active[a]
+        start, n = ptr[query], ptr[query + 1] - ptr[query]
+        _load(s, scores, order, gains, relevance, start, n, sigma, mu)
+        for sample in range(samples):
+            _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
+            top, last, reach, boxes = _rank_long(s, n, kind, weights, cut)
+            _add(s, n, relevant[query], top, boxes, 0, padded(n))
+            if boxes == 0:
+                _add_top(s, top, last)
+            _settle(s, top, reach, n if boxes else top)
+        _finish(s, out, order, start, n, nu, strength, _factor(scale[query], sigma, samples))
+
+
+@kernel
+def reinforce_range(
+    out, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+    kind, weights, cut, sigma, mu, nu, strength, samples, key,
+):  # fmt: skip
+    """The REINFORCE estimate (M(y) - M(z)) noise/sigma instead; M(z) takes the worst order of ties."""
+    s = _scratch(_longest(ptr, active, begin, end), cut, False)
+    for a in range(begin, end):
+        query = active[a]
+        start, n = ptr[query], ptr[query + 1] - ptr[query]
+        size = min(cut + 1, n)
+        _load(s, scores, order, gains, relevance, start, n, sigma, mu)
+        baseline = list_value(kind, weights, cut, s.top_gain, _sort(s, s.z, n, size, -np.inf, True))
+        for sample in range(samples):
+            _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
+            change = list_value(kind, weights, cut, s.top_gain, _sort(s, s.y, n, size, -np.inf, False)) - baseline
+            for j in range(n):
+                s.total[j] += change * s.noise[j]
+        _finish(s, out, order, start, n, nu, strength, -scale[query] / (sigma * samples))
+
+
+@kernel
+def scratch_one(n, cut):
+    """Scratch for one huge query of n documents."""
+    return _scratch(n, cut, min(cut + 1, n) > FAST_FROM)
+
+
+@kernel
+def load_one(s, scores, order, gains, relevance, begin, n, sigma, mu):
+    """Step 1 of a huge query."""
+    _load(s, scores, order, gains, relevance, begin, n, sigma, mu)
+
+
+@kernel
+def draw_one(s, n, key, query_key, sample, begin, end):
+    """Step 2, in ranges of noise blocks."""
+    _draw(s, n, key, query_key, sample, begin, end)
+
+
+@kernel
+def rank_one(s, n, kind, weights, cut):
+    """Step 3; returns (top, last, reach, boxes)."""
+    if min(cut + 1, n) > FAST_FROM:
+        return _rank_long(s, n, kind, weights, cut)
+    top, last, reach = _rank(s, n, kind, weights, cut)
+    return top, last, reach, 0
+
+
+@kernel
+def add_one(s, n, relevant, top, boxes, begin, end):
+    """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES."""
+    _add(s, n, relevant, top, boxes, begin, end)
+
+
+@kernel
+def finish_one(s, out, order, begin, n, top, last, reach, boxes, nu, strength, factor, is_last):
+    """Step 5: the end of a sample, and after the last one of the query."""
+    if boxes == 0:
+        _add_top(s, top, last)
+    _settle(s, top, reach, n if boxes else top)
+    if is_last:
+        _finish(s, out, order, begin, n, nu, strength, factor * _DENSITY)
 
 
 @kernel
@@ -175,9 +372,9 @@ def value_range(out, scores, ptr, order, gains, scale, begin, end, kind, weights
     for query in range(begin, end):
         longest = max(longest, ptr[query + 1] - ptr[query])
     size = longest if ties == MEAN else min(cut, longest)
-    space = max(room(longest, size), size)
+    space = room(longest, size)
     z, keys, index = np.empty(longest), np.empty(space), np.empty(space, np.int64)
-    spare_keys, spare_index = np.empty(space), np.empty(space, np.int64)
+    spare_keys, spare_index = np.empty(space), np.empty(longest, np.int64)
     gain, chance = np.empty(space), np.empty(size + 2)
     for query in range(begin, end):
         start, n = ptr[query], ptr[query + 1] - ptr[query]

@@ -11,29 +11,42 @@ import math
 
 import numpy as np
 
-from ._numba import inner, kernel
+from ._numba import inline, inner, kernel
 
 SMOOTHING, LANGEVIN = 1, 2  # purposes: noise on the scores, noise on the gradient
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_W = tuple(np.uint64(r * 0x9E3779B9 & 0xFFFFFFFF) for r in range(10))
+_V = tuple(np.uint64(r * 0xBB67AE85 & 0xFFFFFFFF) for r in range(10))
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _QUARTER = np.uint64(0x3FFFFFFF)
 _MANTISSA, _ONE = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(0x3FF0000000000000)
 _LANES = 8  # blocks are made in groups of eight, so that a vectorised loop has no scalar remainder
 
 
-@inner
+@inline
+def _round(c0, c1, c2, c3, k0, k1):
+    p0, p1 = _M0 * c0, _M1 * c2
+    return (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+
+
+@inline
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10: four 32-bit words, kept in 64-bit integers, from a counter and a key of such words."""
-    for _ in range(10):
-        p0, p1 = _M0 * c0, _M1 * c2
-        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
-        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
-    return c0, c1, c2, c3
+    # Written out: the loop around this call vectorises only if there is no loop in it.
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[1]) & _LOW, (k1 + _V[1]) & _LOW)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[2]) & _LOW, (k1 + _V[2]) & _LOW)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[3]) & _LOW, (k1 + _V[3]) & _LOW)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[4]) & _LOW, (k1 + _V[4]) & _LOW)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[5]) & _LOW, (k1 + _V[5]) & _LOW)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[6]) & _LOW, (k1 + _V[6]) & _LOW)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[7]) & _LOW, (k1 + _V[7]) & _LOW)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, (k0 + _W[8]) & _LOW, (k1 + _V[8]) & _LOW)
+    return _round(c0, c1, c2, c3, (k0 + _W[9]) & _LOW, (k1 + _V[9]) & _LOW)
 
 
-@inner
+@inline
 def _log(u):
     """Natural logarithm of a positive normal number: 2 atanh((m - 1)/(m + 1)) on a mantissa m around 1."""
     bits = np.float64(u).view(np.uint64)
@@ -55,7 +68,7 @@ def _log(u):
     return exponent * math.log(2.0) + 2.0 * s * p
 
 
-@inner
+@inline
 def _pair(a, b):
     """Box-Muller: two independent normal deviates from two 32-bit words."""
     radius = math.sqrt(-2.0 * _log((np.float64(np.int64(a)) + 0.5) * 2.0**-32))
@@ -84,7 +97,7 @@ def _pair(a, b):
     return radius * first, radius * second
 
 
-@inner
+@inline
 def padded(n):
     """Room that `normals` needs for n deviates."""
     return 4 * _LANES * ((n + 4 * _LANES - 1) // (4 * _LANES))
@@ -97,14 +110,13 @@ def fill_normals(out, n, key, query, sample, first, last):
     k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
     q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
     s = np.uint64(sample) & _LOW
+    # One array a lane, so that every index is the loop's own variable, as the vectoriser needs it.
+    out0, out1 = out[:stride], out[stride : 2 * stride]
+    out2, out3 = out[2 * stride : 3 * stride], out[3 * stride : 4 * stride]
     for block in range(first, last):
         a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
-        e0, e1 = _pair(a, b)
-        e2, e3 = _pair(c, d)
-        out[block] = e0
-        out[block + stride] = e1
-        out[block + 2 * stride] = e2
-        out[block + 3 * stride] = e3
+        out0[block], out1[block] = _pair(a, b)
+        out2[block], out3[block] = _pair(c, d)
 
 
 @kernel

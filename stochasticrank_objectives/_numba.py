@@ -1,8 +1,9 @@
 """How every kernel is compiled: one place for flags, caching and the fallback when no folder can hold the cache.
 
 ``kernel`` marks the few functions that Python calls; they are compiled on first use and cached on disk. ``inner`` marks
-what only kernels call: it is compiled into its callers and never cached by itself. ``reduction`` is an ``inner`` whose
-sums may be reordered, so that they vectorise.
+what only kernels call: it is compiled with its callers and never cached by itself. ``inline`` marks small ``inner``
+functions that must become part of the loop around them for it to vectorise. ``reduction`` is an ``inner`` whose sums may
+be reordered, to the same end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ _REDUCTION: dict[str, Any] = {**_FLAGS, "fastmath": {"contract", "nsz", "reassoc
 def inner(function: Callable[..., Any]) -> Any:
     """Compile a function that other kernels call."""
     return numba.njit(**_FLAGS)(function)
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """Compile a small function into every place that calls it."""
+    return numba.njit(forceinline=True, **_FLAGS)(function)
 
 
 def reduction(function: Callable[..., Any]) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from ._numba import inner
+from ._numba import inner, reduction
 
 INSERTION = 32  # up to this many, an insertion into a sorted list beats sorting
 _RUN = 12
@@ -50,8 +52,57 @@ def sort_descending(keys, index, n, spare_keys, spare_index):
 
 @inner
 def room(n, size):
-    """How long the arrays given to `select` must be."""
+    """How long `keys`, `index` and `spare_keys` must be for `select`; `spare_index` needs n."""
     return size if size <= INSERTION else min(n, 2 * size)
+
+
+@reduction
+def _moments(values, n):
+    first = second = 0.0
+    for j in range(n):
+        first += values[j]
+        second += values[j] * values[j]
+    return first / n, second / n
+
+
+@reduction
+def _reaching(values, n, bound):
+    count = 0
+    for j in range(n):
+        count += 1 if values[j] >= bound else 0
+    return count
+
+
+@inner
+def _lower_bound(values, n, size):
+    """A value that at least `size` of values[:n] reach, and if it is found quickly, few more: a bisection by counting."""
+    mean, square = _moments(values, n)
+    low, high = mean, mean + 4.0 * math.sqrt(max(square - mean * mean, 0.0))
+    if _reaching(values, n, low) < size:
+        return -np.inf
+    for _ in range(8):
+        middle = 0.5 * (low + high)
+        count = _reaching(values, n, middle)
+        if count < size:
+            high = middle
+        else:
+            low = middle
+            if count <= size + size // 2:
+                break
+    return low
+
+
+@inner
+def _insert(keys, index, count, size, value, j):
+    """Put a value into a sorted list of at most `size`; returns the new length."""
+    if count == size and value <= keys[size - 1]:
+        return count
+    p = count if count < size else size - 1
+    while p > 0 and keys[p - 1] < value:
+        keys[p], index[p] = keys[p - 1], index[p - 1]
+        p -= 1
+    keys[p], index[p] = value, j
+    return min(count + 1, size)
 
 
 @inner
@@ -62,17 +113,15 @@ def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index
     """
     count = 0
     if size <= INSERTION:
-        for step in range(n):
-            j = n - 1 - step if reverse else step
-            value = values[j]
-            if value < floor or (count == size and value <= keys[size - 1]):
-                continue
-            p = count if count < size else size - 1
-            while p > 0 and keys[p - 1] < value:
-                keys[p], index[p] = keys[p - 1], index[p - 1]
-                p -= 1
-            keys[p], index[p] = value, j
-            count = min(count + 1, size)
+        if n > 4 * size:
+            floor = max(floor, _lower_bound(values, n, size))
+        candidates = 0
+        for j in range(n):  # without a branch: who passes is hard to predict
+            spare_index[candidates] = j
+            candidates += 1 if values[j] >= floor else 0
+        for step in range(candidates):
+            j = spare_index[candidates - 1 - step if reverse else step]
+            count = _insert(keys, index, count, size, values[j], j)
         return count
     limit = room(n, size)
     full = False

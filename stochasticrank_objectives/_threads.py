@@ -50,6 +50,11 @@ def split(cost: NDArray[np.float64], ranges: int) -> list[int]:
     return sorted({0, *borders.tolist(), len(cost)})
 
 
+def pieces(length: int, piece: int) -> list[int]:
+    """Borders of pieces of one length; the last may be shorter."""
+    return [*range(0, length, piece), length]
+
+
 def run(work: Callable[[int, int], object], borders: list[int], threads: int) -> None:
     """Call work(begin, end) for each range between neighbouring borders, on so many threads."""
     ranges = list(itertools.pairwise(borders))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +15,10 @@ from . import _threads
 from ._data import Integers, Queries, check_scores, check_weights, lay_out
 from .metrics import Array, Metric, parse_metric
 
-_ESTIMATORS = {"ccs": 0, "reinforce": 1}
+_ESTIMATORS = ("ccs", "reinforce")
+FAST_FROM = 250  # so many documents that can jump in a query are worth a fast Gauss transform
+_HUGE = 50_000  # documents in a query from which on threads share it
+_PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
 
 
 class BoundLoss(Protocol):
@@ -177,6 +182,17 @@ class StochasticRank:
         return BoundStochasticRank(self, queries, weights, query_keys)
 
 
+class _Part(NamedTuple):
+    """Queries that one kernel serves, and what each costs."""
+
+    queries: Integers
+    cost: Array
+
+
+def _call(kernel: Callable[..., None], before: tuple[Any, ...], after: tuple[Any, ...], begin: int, end: int) -> None:
+    kernel(*before, begin, end, *after)
+
+
 class BoundStochasticRank:
     """`StochasticRank` with its data; made by `StochasticRank.bind`."""
 
@@ -195,9 +211,16 @@ class BoundStochasticRank:
                 self._row_weights = checked
         # Where all documents have the same gain, no order is better than another: the gradient is zero.
         highest, lowest = queries.gains[queries.ptr[:-1]], queries.gains[queries.ptr[1:] - 1]
-        self._active = np.flatnonzero((highest > lowest) & (self._scale > 0))
-        sizes = queries.sizes[self._active].astype(np.float64)
-        self._cost = loss.samples * sizes * (np.minimum(queries.cut, sizes) + 16.0)
+        active = np.flatnonzero((highest > lowest) & (self._scale > 0))
+        sizes = queries.sizes[active]
+        jumping = np.minimum(queries.cut + 1, sizes)
+        long, huge = jumping > FAST_FROM, sizes >= _HUGE
+        if loss.estimator == "reinforce":
+            long[:] = huge[:] = False
+        cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
+        self._short = _Part(active[~long & ~huge], cost[~long & ~huge])
+        self._long = _Part(active[long & ~huge], cost[long & ~huge])
+        self._huge = active[huge]
 
     @property
     def rows(self) -> int:
@@ -218,21 +241,42 @@ class BoundStochasticRank:
 
         q, loss = self.queries, self.loss
         values = check_scores(scores, q.rows)
-        out = np.zeros(q.rows)
         key = _noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), _noise.SMOOTHING)
-        fixed = (
-            q.metric.rule, q.position_weights, q.cut, _ESTIMATORS[loss.estimator], float(loss.sigma), float(loss.mu),
-            float(loss.nu), float(loss.sfa), int(loss.samples), key,
-        )  # fmt: skip
-
-        def work(begin: int, end: int) -> None:
-            _kernels.gradient_range(
-                out, values, q.ptr, q.order, q.gains, q.relevance, q.relevant, self._scale, self.keys, self._active,
-                begin, end, *fixed,
-            )  # fmt: skip
-
         threads = _threads.check(loss.threads)
-        _threads.run(work, _threads.borders(self._cost, threads), threads)
+        out = np.zeros(q.rows)
+        data = (out, values, q.ptr, q.order, q.gains, q.relevance, q.relevant, self._scale, self.keys)
+        numbers = (float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples))
+        short = _kernels.gradient_range if loss.estimator == "ccs" else _kernels.reinforce_range
+        for part, kernel in ((self._short, short), (self._long, _kernels.long_range)):
+            if len(part.queries):
+                work = functools.partial(
+                    _call, kernel, (*data, part.queries), (q.metric.rule, q.position_weights, q.cut, *numbers, key)
+                )
+                _threads.run(work, _threads.borders(part.cost, threads), threads)
+        for query in self._huge:
+            self._huge_query(out, values, int(query), key, threads)
         if self._row_weights is not None:
             out *= self._row_weights
         return out
+
+    def _huge_query(self, out: Array, values: Array, query: int, key: np.uint64, threads: int) -> None:
+        """One query at a time, its documents shared among threads."""
+        from . import _kernels
+
+        q, loss = self.queries, self.loss
+        begin, n = int(q.ptr[query]), int(q.sizes[query])
+        scratch = _kernels.scratch_one(n, q.cut)
+        _kernels.load_one(scratch, values, q.order, q.gains, q.relevance, begin, n, float(loss.sigma), float(loss.mu))
+        wide = len(scratch.z)  # n, padded
+        blocks, documents = _threads.pieces(wide // 4, _PIECE), _threads.pieces(wide, _PIECE)
+        factor = -self._scale[query] / (loss.sigma * loss.samples)
+        for sample in range(loss.samples):
+            draw = functools.partial(_kernels.draw_one, scratch, n, key, self.keys[query], sample)
+            _threads.run(draw, blocks, threads)
+            top, last, reach, boxes = _kernels.rank_one(scratch, n, q.metric.rule, q.position_weights, q.cut)
+            add = functools.partial(_kernels.add_one, scratch, n, q.relevant[query], top, boxes)
+            _threads.run(add, documents, threads)
+            _kernels.finish_one(
+                scratch, out, q.order, begin, n, top, last, reach, boxes,
+                float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,
+            )  # fmt: skip

@@ -105,11 +105,14 @@ class DCG(Metric):
             _refuse(labels, labels > 500, "is too large for 2^label - 1", 'use gain="linear" or smaller grades')
 
     def gains(self, labels: Array) -> Array:
-        exponential: Array = np.exp2(labels) - 1.0
-        return exponential if self.gain == "exp" else labels
+        if self.gain == "linear":
+            return labels
+        gains: Array = np.exp2(labels) - 1.0
+        return gains
 
     def weights(self, positions: int) -> Array:
-        return np.divide(1.0, np.log2(np.arange(positions) + 2.0))
+        discounts: Array = 1.0 / np.log2(np.arange(positions) + 2.0)
+        return discounts
 
 
 @dataclasses.dataclass(frozen=True)
