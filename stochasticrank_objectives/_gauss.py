@@ -63,14 +63,20 @@ def add_passing(total, x, gain, begin, end, y_u, gain_u, q):
         total[j] += q * (gain[j] - gain_u) * exp2_negative(-t * t)
 
 
-@inner
-def add_crossing(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above):
+@inline
+def cross(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above):
     """Sorted documents begin..end each cross u, the document at position m: from below if they stand after it, else from
     above, where the product before u is theirs divided by their own continuation (`survival` is its inverse)."""
     for i in range(begin, end):
         t = y_u - x[i]
         q = q_below if i > m else q_above * survival[i]
         total[i] += q * (gain[i] - gain_u) * exp2_negative(-t * t)
+
+
+@inner
+def add_crossing(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above):
+    """`cross`, compiled once for all ranges."""
+    cross(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above)
 
 
 @inner

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._gauss import KAPPA, SPARSE, TERMS, add_boxes, add_crossing, add_passing, make_boxes, padded
+from ._gauss import KAPPA, LANES, SPARSE, TERMS, add_boxes, add_crossing, add_passing, cross, make_boxes, padded
 from ._noise import fill_normals
 from ._noise import padded as noise_padded
 from ._numba import inline, inner, kernel, reduction
@@ -186,12 +186,13 @@ def _add_rest(s, relevant, top, begin, end):
 @inline
 def _add_top(s, top, last):
     """The first `top` documents cross each other and the one after them."""
+    total, x, y, gain, survival = s.top_total, s.top_x, s.top_y, s.top_gain, s.survival
     for m in range(last + 1):
         if s.q_below[m] != 0.0 or s.q_above[m] != 0.0:
-            add_crossing(
-                s.top_total, s.top_x, s.top_gain, s.survival, 0, padded(top),
-                m, s.top_y[m], s.top_gain[m], s.q_below[m], s.q_above[m],
-            )  # fmt: skip
+            if top <= LANES:  # the usual cut: a loop of known length has no overhead
+                cross(total, x, gain, survival, 0, LANES, m, y[m], gain[m], s.q_below[m], s.q_above[m])
+            else:
+                add_crossing(total, x, gain, survival, 0, padded(top), m, y[m], gain[m], s.q_below[m], s.q_above[m])
 
 
 @inline

@@ -1,0 +1,1 @@
+"""Speed, measured: `python -m benchmarks` prints tables and writes benchmarks/results.json."""
