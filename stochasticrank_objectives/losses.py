@@ -39,6 +39,9 @@ class BoundLoss(Protocol):
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), one a row, to be minimised; `iteration` selects the noise."""
 
+    def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
+        """The gradient and the second derivative; None means that the loss has none, and boosters take 1."""
+
 
 class Loss(Protocol):
     """What the adapters train with: parameters only, no data."""
@@ -258,6 +261,10 @@ class BoundStochasticRank:
         if self._row_weights is not None:
             out *= self._row_weights
         return out
+
+    def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, None]:
+        """The gradient, and None for the second derivative, which a smoothed metric has no use for: it is not convex."""
+        return self.gradient(scores, iteration), None
 
     def _huge_query(self, out: Array, values: Array, query: int, key: np.uint64, threads: int) -> None:
         """One query at a time, its documents shared among threads."""

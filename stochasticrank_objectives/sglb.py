@@ -138,14 +138,18 @@ class BoundSGLB:
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """The gradient that makes a booster's additive step an SGLB step; `scores` are the booster's own raw scores G."""
+        return self.derivatives(scores, iteration)[0]
+
+    def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
+        """That gradient, and the second derivative of the loss underneath, at F = s G."""
         scale, following = self.loss.scale(iteration), self.loss.scale(iteration + 1)
         if following < _SMALLEST_SCALE:
             raise ValueError(
                 f"by iteration {iteration} model_shrink_rate={self.loss.model_shrink_rate:g} has shrunk the model to "
                 f"{following:.1g} of its size, too little to go on with; lower model_shrink_rate or stop earlier"
             )
-        gradient = self.bound.gradient(scale * check_scores(scores, self.rows), iteration)
+        gradient, hessian = self.bound.derivatives(scale * check_scores(scores, self.rows), iteration)
         if self.loss.diffusion_temperature != math.inf:
             gradient += self.noise(iteration)
         gradient /= following
-        return gradient
+        return gradient, hessian
