@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import weakref
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, Generic, TypeVar, cast
+from types import FrameType, ModuleType
+from typing import Any, Generic, TypeVar
 
 from stochasticrank_objectives.losses import Loss, StochasticRank
 from stochasticrank_objectives.metrics import Metric
@@ -50,4 +51,20 @@ def as_loss(loss: str | Metric | Loss, keywords: dict[str, Any]) -> Loss:
         )
     if keywords:
         raise ValueError(f"{', '.join(keywords)}: set these on the loss itself, not beside it")
-    return cast(Loss, loss)
+    return loss
+
+
+def calling(kind: type) -> Any:
+    """The object of this kind of which a method is among the callers, the nearest; None if there is none.
+
+    XGBoost and LightGBM tell an objective neither which Booster it serves nor how far its training is. The Booster knows,
+    and it is always among the callers. Counting calls instead goes wrong wherever a training is interrupted, goes on from
+    another model, or shares an objective or a data set with another.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, kind):
+            return caller
+        frame = frame.f_back
+    return None

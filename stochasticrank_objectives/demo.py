@@ -1,0 +1,74 @@
+"""The main job on generated data: each booster trained on the metric itself, beside its own ranking objective."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .datasets import RankingData, make_ranking
+from .evaluation import evaluate
+from .losses import StochasticRank
+
+METRIC = "ndcg@10"
+OWN = {"xgboost": "rank:ndcg", "lightgbm": "lambdarank", "catboost": "YetiRank"}
+
+
+def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 150) -> list[dict[str, Any]]:
+    """Train, print a table, save the learning curves as a picture; returns the rows of the table."""
+    from tqdm import tqdm
+
+    from .adapters.training import Settings, train
+
+    learn, valid, test = (make_ranking(queries, seed=seed) for seed in (1, 2, 3))
+    jobs: list[tuple[str, str | StochasticRank]] = []
+    for booster, own in OWN.items():
+        jobs += [(booster, own), (booster, StochasticRank(METRIC))]
+    results = []
+    with tqdm(total=rounds * len(jobs), unit="tree", smoothing=0.05) as bar:
+        for booster, objective in jobs:
+            bar.set_description(f"{booster} {objective if isinstance(objective, str) else 'StochasticRank'}")
+            trained = train(
+                booster, objective, learn, valid, metric=METRIC,
+                settings=Settings(rounds=rounds, learning_rate=0.3, depth=4, l2=1.0), progress=lambda _: bar.update(),
+            )  # fmt: skip
+            score = evaluate(METRIC, trained.predict(test.features), test.labels, test.groups)
+            results.append({"booster": booster, "objective": str(objective), METRIC: score, "trained": trained})
+    print(_table(results, test))
+    _draw(results, picture)
+    print(f"learning curves: {picture}")
+    return results
+
+
+def _table(results: list[dict[str, Any]], test: RankingData) -> str:
+    lines = [
+        f"{METRIC} on {len(test.groups)} test queries, ties in the worst order; trees chosen on validation queries",
+        f"{'booster':10} {'objective':32} {METRIC:>8} {'trees':>6} {'seconds':>8}",
+    ]
+    for row in results:
+        trained = row["trained"]
+        lines.append(
+            f"{row['booster']:10} {row['objective']:32} {row[METRIC]:8.4f} {trained.best_rounds:6d} {trained.seconds:8.1f}"
+        )
+    return "\n".join(lines)
+
+
+def _draw(results: list[dict[str, Any]], picture: str) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, len(OWN), sharey=True)
+    for axis, booster in zip(axes, OWN, strict=True):
+        for row in results:
+            if row["booster"] == booster:
+                ours = row["objective"] != OWN[booster]
+                axis.plot(
+                    range(1, len(row["trained"].curve) + 1), row["trained"].curve,
+                    color="tab:blue" if ours else "tab:gray", label="StochasticRank" if ours else row["objective"],
+                )  # fmt: skip
+        axis.set_title(booster)
+        axis.set_xlabel("trees")
+        axis.grid(alpha=0.3)
+        axis.legend(loc="lower right")
+    axes[0].set_ylabel(f"validation {METRIC}")
+    figure.savefig(picture, dpi=120)
