@@ -12,10 +12,10 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
-from ._data import check_scores
+from ._data import Integers, check_scores
 from .losses import BoundLoss, Loss, check_number, check_whole
 from .metrics import Array
 
@@ -117,8 +117,18 @@ class BoundSGLB:
         """How many scores it takes."""
         return self.bound.rows
 
+    @property
+    def ptr(self) -> Integers:
+        """Where each query begins, and the end."""
+        return self.bound.ptr
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """The number that selects each query's noise."""
+        return self.bound.keys
+
     def __repr__(self) -> str:
-        return f"<{self.loss} bound to {self.rows} rows in {len(self.bound.keys)} queries>"
+        return f"<{self.loss} bound to {self.rows} rows in {len(self.keys)} queries>"
 
     def noise(self, iteration: int) -> Array:
         """The Langevin noise of an iteration, one a row."""
@@ -126,7 +136,7 @@ class BoundSGLB:
 
         out = np.empty(self.rows)
         key = _noise.stream_key(self.loss.seed, iteration, _noise.LANGEVIN)
-        ptr, keys = self.bound.ptr, self.bound.keys
+        ptr, keys = self.ptr, self.keys
 
         def work(begin: int, end: int) -> None:
             _noise.fill_query_normals(out, ptr, keys, key, begin, end)
