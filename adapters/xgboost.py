@@ -1,0 +1,352 @@
+"""XGBoost: an objective and a metric for ``xgb.train`` and ``xgb.cv``, and a ranker for scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stochasticrank_objectives._data import sizes_from_qid
+from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, bind_evaluation, evaluate
+from stochasticrank_objectives.losses import BoundLoss, Loss
+from stochasticrank_objectives.metrics import Metric, parse_metric
+
+from ._common import Bindings, as_loss, require
+
+xgb = require("xgboost")
+
+T = TypeVar("T")
+
+# From 2.1 on XGBoost reads float64 as fast as float32; before, it copied anything but float32 value by value in Python.
+_GRADIENT = np.float64 if tuple(map(int, xgb.__version__.split(".")[:2])) >= (2, 1) else np.float32
+
+
+def _calling_booster() -> Any:
+    """The booster that is calling, or None.
+
+    XGBoost does not tell an objective which model it trains, nor how far that is: the iteration that 3.2 can pass starts at
+    0 again when training goes on with ``xgb_model=``. The booster knows, and it is always among the callers.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        booster = frame.f_locals.get("self")
+        if isinstance(booster, xgb.Booster):
+            return booster
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _bound(bindings: Bindings[tuple[Any, T]], data: Any, booster: Any, bind: Callable[[], T]) -> T:
+    """What is bound to the data while this booster trains; another booster sees labels and weights anew."""
+    if booster is None:
+        return bind()
+
+    def anew() -> tuple[Any, T]:
+        return weakref.ref(booster), bind()
+
+    owner, bound = bindings.get(data, anew)
+    return bound if owner() is booster else bindings.get(data, anew, fresh=True)[1]
+
+
+def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    borders, weights = data.get_uint_info("group_ptr"), data.get_weight()
+    if len(borders) < 2:
+        raise ValueError("the DMatrix has no queries; give it qid= or group=, or call its set_group with the query sizes")
+    return np.diff(borders.astype(np.int64)), weights if len(weights) else None
+
+
+class XGBoostObjective:
+    """A ranking metric, or a loss, as ``obj=`` of ``xgb.train`` and ``xgb.cv``.
+
+    The hessian is 1 a row, so that a leaf is a gradient step and ``min_child_weight`` counts rows. No state of a training is
+    kept: the iteration, which selects the noise, is the number of rounds that the calling booster has, so training that goes
+    on with ``xgb_model=`` equals training in one go.
+
+    ``base_score`` need not be set: a ranking loss does not change when all scores of a query move together. ``base_margin``
+    is where training starts. Weights of the DMatrix are one a query, as for XGBoost's own ranking objectives. Under `SGLB`
+    leave ``gamma``, ``alpha`` and ``max_delta_step`` at 0: XGBoost sees gradients divided by the scale of the model, and
+    these three compare them with a fixed number.
+
+    XGBoost's default metric, RMSE, is turned off: name one with ``eval_metric`` or pass an `XGBoostMetric`. With weights of
+    queries never ask for ``eval_metric="rmse"`` or another metric of rows: XGBoost then ends the process.
+
+    Parameters
+    ----------
+    loss
+        A metric such as ``"ndcg@10"``, or a loss such as `StochasticRank` or `SGLB`.
+    keywords
+        With a metric: the keywords of `StochasticRank`.
+
+    Examples
+    --------
+    >>> from stochasticrank_objectives.datasets import make_ranking
+    >>> x, labels, groups = make_ranking(20)
+    >>> data = xgb.DMatrix(x, labels, group=groups)
+    >>> booster = xgb.train({"eta": 0.1}, data, 5, obj=XGBoostObjective("ndcg@10", mu=0.1, seed=3))
+    >>> booster.num_boosted_rounds()
+    5
+    """
+
+    def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
+        self.loss = as_loss(loss, keywords)
+        self._bindings: Bindings[tuple[Any, tuple[BoundLoss, NDArray[Any]]]] = Bindings()
+
+    def __repr__(self) -> str:
+        return f"XGBoostObjective({self.loss})"
+
+    def __call__(self, scores: ArrayLike, data: Any, iteration: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Gradient and hessian; `iteration` is by default how many rounds the calling booster has."""
+        booster = _calling_booster()
+        if booster is not None:
+            self._check_learning_rate(booster)
+        if iteration is None:
+            if booster is None:
+                raise ValueError("iteration must be given where no xgboost.Booster is calling; it selects the noise")
+            iteration = booster.num_boosted_rounds()
+        bound, hessian = _bound(self._bindings, data, booster, lambda: self._bind(data, booster))
+        return bound.gradient(scores, iteration).astype(_GRADIENT, copy=False), hessian
+
+    def _bind(self, data: Any, booster: Any) -> tuple[BoundLoss, NDArray[Any]]:
+        if booster is not None:
+            # The default under a custom objective is RMSE: no measure of a ranking, and XGBoost ends the whole process when
+            # it meets weights of queries, which it takes for weights of rows.
+            booster.set_param({"disable_default_eval_metric": True})
+        bound = self.loss.bind(data.get_label(), *_groups_and_weights(data))
+        return bound, np.ones(bound.rows, np.float32)
+
+    def _check_learning_rate(self, booster: Any) -> None:
+        """SGLB measures in the booster's learning rate, at every iteration: a callback may change it."""
+        wanted = getattr(self.loss, "learning_rate", None)
+        if wanted is None:
+            return
+        trees = json.loads(booster.save_config())["learner"]["gradient_booster"]
+        setting = trees.get("gbtree", trees).get("tree_train_param")  # DART holds a gbtree; gblinear has no trees
+        if setting is not None and not math.isclose(float(setting["learning_rate"]), wanted, rel_tol=1e-5):
+            raise ValueError(
+                f"learning_rate={wanted:g} of SGLB is not XGBoost's, {float(setting['learning_rate']):g}; "
+                f"set both to the same, for example {{'learning_rate': {wanted:g}}} in params"
+            )
+
+
+class XGBoostMetric:
+    """A ranking metric as ``custom_metric=`` of ``xgb.train`` and ``xgb.cv``; pass ``maximize=True`` for early stopping.
+
+    XGBoost stops on the last metric that it is given, and this one comes after its own (``eval_metric``); it rounds values
+    to six decimals. Weights of the DMatrix are one a query.
+
+    Parameters
+    ----------
+    metric
+        A name such as ``"ndcg@10"`` or a metric.
+    ties, empty, threads
+        As in `evaluate`. XGBoost's own NDCG keeps the row order of ties and counts a query without relevant documents as 1.
+    name
+        What XGBoost reports it as; by default the metric's name, with a comma where that has a colon.
+    """
+
+    def __init__(
+        self,
+        metric: str | Metric,
+        *,
+        ties: Ties = "worst",
+        empty: Empty = 0.0,
+        name: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.metric = parse_metric(metric)
+        self.ties: Ties = ties
+        self.empty: Empty = empty
+        self.threads = threads
+        self.name = str(self.metric).replace(":", ",") if name is None else name
+        if ":" in self.name or self.name.split() != [self.name]:
+            raise ValueError(f"name must have no spaces and no colon, which XGBoost splits its report at, got {name!r}")
+        self._bindings: Bindings[tuple[Any, Evaluation]] = Bindings()
+
+    def __repr__(self) -> str:
+        return f"XGBoostMetric({str(self.metric)!r}, ties={self.ties!r}, empty={self.empty!r})"
+
+    def __call__(self, scores: ArrayLike, data: Any) -> tuple[str, float]:
+        """The name and the value."""
+        booster = _calling_booster()
+        return self.name, _bound(self._bindings, data, booster, lambda: self._bind(data, booster)).mean(scores)
+
+    def _bind(self, data: Any, booster: Any) -> Evaluation:
+        if booster is not None and self.name in (m["name"] for m in json.loads(booster.save_config())["learner"]["metrics"]):
+            raise ValueError(
+                f"eval_metric has XGBoost's own {self.name!r}, and its report would mix both; "
+                f"name this one, for example XGBoostMetric({str(self.metric)!r}, name='our-{self.name}')"
+            )
+        groups, weights = _groups_and_weights(data)
+        return bind_evaluation(
+            self.metric, data.get_label(), groups, weights=weights, ties=self.ties, empty=self.empty, threads=self.threads
+        )
+
+
+class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
+    """A scikit-learn estimator that trains a loss of ours; `xgboost.XGBRanker`, which it resembles, takes none.
+
+    Queries are given as `group` (their sizes), as `qid` (an id a row; rows of a query stand together), or as a column named
+    ``qid`` of a DataFrame, which is never used as a feature. The column is what `GridSearchCV` and its like need to score
+    the rows that they hold out; with scikit-learn's metadata routing (from 1.4 on) `qid` can be requested for `fit` and
+    `score` instead. Split by query, for example with `GroupKFold`.
+
+    Parameters
+    ----------
+    loss
+        A metric such as ``"ndcg@10"``, or a loss such as `StochasticRank` or `SGLB`.
+    metric
+        What `score` returns, and what evaluation sets and early stopping are measured by: a metric's name, a metric or an
+        `XGBoostMetric`; by default the loss's own metric.
+    params
+        As for `xgboost.XGBModel`, without `objective`; `eval_metric` takes XGBoost's names, reported beside `metric`.
+    """
+
+    _estimator_type = "ranker"
+
+    def __init__(
+        self, loss: str | Metric | Loss = "ndcg@10", *, metric: str | Metric | XGBoostMetric | None = None, **params: Any
+    ) -> None:
+        super().__init__(**params)
+        self.loss = loss
+        self.metric = metric
+
+    def get_xgb_params(self) -> dict[str, Any]:
+        """What goes to XGBoost itself."""
+        ours = ("loss", "metric", "objective")
+        return {name: value for name, value in super().get_xgb_params().items() if name not in ours}
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        group: ArrayLike | None = None,
+        qid: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        base_margin: ArrayLike | None = None,
+        eval_set: Sequence[tuple[Any, ArrayLike]] | None = None,
+        eval_group: Sequence[ArrayLike] | None = None,
+        eval_qid: Sequence[ArrayLike] | None = None,
+        sample_weight_eval_set: Sequence[ArrayLike] | None = None,
+        base_margin_eval_set: Sequence[ArrayLike] | None = None,
+        verbose: bool | int = False,
+        xgb_model: Any = None,
+    ) -> XGBoostRanker:
+        """Train; arguments as those of `xgboost.XGBRanker.fit`, so weights are one a query."""
+        if self.objective not in (None, "reg:squarederror"):  # the latter is what a loaded model calls itself
+            raise ValueError(f"objective={self.objective!r}: pass a metric or a loss of this package as loss=")
+        named = self.eval_metric if isinstance(self.eval_metric, (list, tuple)) else [self.eval_metric]
+        if not all(name is None or isinstance(name, str) for name in named):
+            raise ValueError(
+                f"eval_metric takes XGBoost's names, got {self.eval_metric!r}; pass a metric of ours as metric="
+            )
+        objective, metric = XGBoostObjective(self.loss), self._as_metric()
+        train = self._ranking_matrix(None, X, y, group, qid, sample_weight, base_margin)
+        evals = []
+        for at, (eval_X, eval_y) in enumerate(eval_set or []):
+            per_set = (eval_group, eval_qid, sample_weight_eval_set, base_margin_eval_set)
+            one = [None if values is None else values[at] for values in per_set]
+            evals.append((self._ranking_matrix(train, eval_X, eval_y, *one), f"validation_{at}"))
+        history: dict[str, dict[str, list[float]]] = {}
+        with xgb.config_context(verbosity=self.verbosity):
+            self._Booster = xgb.train(
+                self.get_xgb_params(),
+                train,
+                self.get_num_boosting_rounds(),
+                evals=evals,
+                obj=objective,
+                custom_metric=metric,
+                maximize=True,
+                early_stopping_rounds=self.early_stopping_rounds,
+                evals_result=history,
+                verbose_eval=verbose,
+                xgb_model=xgb_model.get_booster() if isinstance(xgb_model, xgb.XGBModel) else xgb_model,
+                callbacks=self.callbacks,
+            )
+        self._set_evaluation_result(history)
+        return self
+
+    def predict(self, X: Any, **keywords: Any) -> NDArray[np.float32]:
+        """Scores: within a query, a higher one ranks first."""
+        return cast(NDArray[np.float32], super().predict(_without_qid(X), **keywords))
+
+    def apply(self, X: Any, **keywords: Any) -> NDArray[Any]:
+        """The leaf of each row in each tree."""
+        return cast(NDArray[Any], super().apply(_without_qid(X), **keywords))
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        group: ArrayLike | None = None,
+        qid: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """The metric, averaged over queries; `sample_weight` weighs queries."""
+        metric = self._as_metric()
+        scores, groups = self.predict(X), _groups(X, group, qid)
+        return evaluate(
+            metric.metric, scores, y, groups,
+            weights=sample_weight, ties=metric.ties, empty=metric.empty, threads=metric.threads,
+        )  # fmt: skip
+
+    def _as_metric(self) -> XGBoostMetric:
+        metric = self.metric
+        if metric is None:
+            wrapped: Any = as_loss(self.loss, {})
+            while hasattr(wrapped, "loss"):
+                wrapped = wrapped.loss
+            metric = getattr(wrapped, "metric", None)
+            if metric is None:
+                raise ValueError(f"metric must be given, because {wrapped!r} names none")
+        return metric if isinstance(metric, XGBoostMetric) else XGBoostMetric(metric)
+
+    def _ranking_matrix(
+        self,
+        ref: Any,
+        X: Any,
+        y: ArrayLike,
+        group: ArrayLike | None,
+        qid: ArrayLike | None,
+        weights: ArrayLike | None,
+        base_margin: ArrayLike | None,
+    ) -> Any:
+        return self._create_dmatrix(
+            ref=ref,
+            data=_without_qid(X),
+            label=y,
+            group=_groups(X, group, qid),
+            weight=weights,
+            base_margin=base_margin,
+            feature_weights=getattr(self, "feature_weights", None) if ref is None else None,
+            missing=self.missing,
+            enable_categorical=self.enable_categorical,
+            feature_types=self.feature_types,
+        )
+
+
+def _has_qid(X: Any) -> bool:
+    return hasattr(X, "iloc") and "qid" in getattr(X, "columns", ())
+
+
+def _without_qid(X: Any) -> Any:
+    return X.drop(columns="qid") if _has_qid(X) else X
+
+
+def _groups(X: Any, group: ArrayLike | None, qid: ArrayLike | None) -> ArrayLike:
+    """Sizes of queries from the one of three places where they stand."""
+    column = X["qid"].to_numpy() if _has_qid(X) else None
+    given = [value for value in (group, qid, column) if value is not None]
+    if len(given) != 1:
+        raise ValueError(
+            f"queries must be given once, got {len(given)} of: group (sizes of queries), qid (an id a row), a column named "
+            f"'qid' of a DataFrame X; GridSearchCV and its like need the column, or metadata routing of qid"
+        )
+    return given[0] if group is not None else sizes_from_qid(given[0], X.shape[0])

@@ -1,0 +1,509 @@
+"""XGBoost's adapter, against XGBoost itself and against boosting written out by hand."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import xgboost as xgb
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+import stochasticrank_objectives as sr
+from stochasticrank_objectives.adapters.xgboost import XGBoostMetric, XGBoostObjective, XGBoostRanker
+from stochasticrank_objectives.datasets import make_ranking
+
+PARAMS = {"max_depth": 3, "learning_rate": 0.1, "nthread": 1, "tree_method": "hist"}
+TRAIN, TEST = make_ranking(60, features=8), make_ranking(30, features=8, seed=1)
+SGLB = sr.SGLB(sr.StochasticRank("ndcg@5"), learning_rate=0.1, diffusion_temperature=1e4, model_shrink_rate=0.1)
+
+
+def matrix(data=TRAIN, **keywords):
+    return xgb.DMatrix(data.features, data.labels, group=data.groups, **keywords)
+
+
+def train(loss="ndcg@5", data=None, rounds=6, params=PARAMS, **keywords):
+    objective = loss if callable(loss) else XGBoostObjective(loss)
+    return xgb.train(params, data or matrix(), rounds, obj=objective, verbose_eval=False, **keywords)
+
+
+def raw(booster):
+    return bytes(booster.save_raw("json"))
+
+
+class Recorder(XGBoostObjective):
+    """Remembers what each call used."""
+
+    def __call__(self, scores, data, iteration=None):
+        gradient, hessian = super().__call__(scores, data, iteration)
+        self.__dict__.setdefault("calls", []).append((data, np.array(scores), np.array(gradient)))
+        return gradient, hessian
+
+
+def iterations(recorder, loss=None):
+    """Which iteration each recorded gradient belongs to, by recomputing it."""
+    found = []
+    for data, scores, gradient in recorder.calls:
+        bound = (loss or recorder.loss).bind(data.get_label(), np.diff(data.get_uint_info("group_ptr")))
+        matches = [i for i in range(12) if np.allclose(bound.gradient(scores, i), gradient, rtol=1e-5, atol=1e-9)]
+        assert len(matches) == 1
+        found += matches
+    return found
+
+
+def test_gradient_is_the_cores_and_the_hessian_is_one():
+    data, scores = matrix(), np.random.default_rng(0).normal(size=len(TRAIN.labels)).astype(np.float32)
+    gradient, hessian = XGBoostObjective("ndcg@5", mu=0.2, seed=3)(scores, data, iteration=7)
+    expected = sr.StochasticRank("ndcg@5", mu=0.2, seed=3).bind(TRAIN.labels, TRAIN.groups).gradient(scores, 7)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-12)
+    np.testing.assert_array_equal(hessian, np.ones(len(scores)))
+
+
+def test_first_tree_is_a_gradient_step():
+    data = matrix()
+    booster = train(data=data, rounds=1, params={**PARAMS, "reg_lambda": 0, "base_score": 0})
+    gradient = sr.StochasticRank("ndcg@5").bind(TRAIN.labels, TRAIN.groups).gradient(np.zeros(len(TRAIN.labels)))
+    leaves = booster.predict(data, pred_leaf=True).ravel()
+    means = {leaf: gradient[leaves == leaf].mean() for leaf in np.unique(leaves)}
+    assert len(means) > 4
+    np.testing.assert_allclose(booster.predict(data), [-0.1 * means[leaf] for leaf in leaves], rtol=1e-4, atol=1e-7)
+
+
+def test_training_raises_the_metric_on_unseen_queries():
+    booster, test = train(rounds=60), matrix(TEST)
+    before = sr.evaluate("ndcg@5", np.zeros(len(TEST.labels)), TEST.labels, TEST.groups, ties="mean")
+    assert sr.evaluate("ndcg@5", booster.predict(test), TEST.labels, TEST.groups) > before + 0.1
+
+
+@pytest.mark.parametrize("loss", [sr.StochasticRank("ndcg@5"), SGLB])
+def test_one_object_trains_again_and_again_alike(loss):
+    objective, data = XGBoostObjective(loss), matrix()
+    first = raw(train(objective, data))
+    train(objective, data, rounds=3)  # leaves nothing behind
+    assert raw(train(objective, data)) == first
+    assert raw(train(objective, matrix())) == first
+    assert raw(train(copy.deepcopy(objective), data)) == first
+    assert raw(train(pickle.loads(pickle.dumps(objective)), data)) == first
+    assert raw(train(XGBoostObjective(loss), matrix())) == first
+
+
+def test_pickle_holds_no_data():
+    objective = XGBoostObjective("ndcg@5")
+    train(objective, matrix())
+    assert len(pickle.dumps(objective)) < 2000
+
+
+def test_seed_changes_the_model():
+    assert raw(train(XGBoostObjective("ndcg@5", seed=1))) != raw(train(XGBoostObjective("ndcg@5", seed=2)))
+
+
+@pytest.mark.parametrize("loss", [sr.StochasticRank("ndcg@5"), SGLB])
+@pytest.mark.parametrize("booster", ["gbtree", "dart"])
+def test_continued_training_equals_training_in_one_go(loss, booster, tmp_path):
+    params, data = {**PARAMS, "booster": booster}, matrix()
+    whole = train(loss, data, rounds=8, params=params).predict(data)
+    objective = XGBoostObjective(loss)
+    part = train(objective, data, rounds=5, params=params)
+    part.save_model(tmp_path / "part.json")
+    for model in (part, tmp_path / "part.json", train(loss, data, rounds=9, params=params)[:5]):
+        for continuing in (objective, XGBoostObjective(loss)):
+            on = train(continuing, data, rounds=3, params=params, xgb_model=model)
+            np.testing.assert_allclose(on.predict(data), whole, rtol=1e-4, atol=1e-6)
+
+
+def test_iterations_in_training_and_when_it_goes_on():
+    recorder, data = Recorder("ndcg@5"), matrix()
+    part = train(recorder, data, rounds=3)
+    train(recorder, data, rounds=2, xgb_model=part)
+    train(recorder, data, rounds=2)
+    assert iterations(recorder) == [0, 1, 2, 3, 4, 0, 1]
+
+
+def test_cv_counts_each_fold_by_itself():
+    recorder = Recorder(SGLB)
+    for _ in range(2):
+        recorder.__dict__.pop("calls", None)
+        xgb.cv(PARAMS, matrix(), 3, nfold=3, obj=recorder, custom_metric=XGBoostMetric("ndcg@5"), maximize=True)
+        assert iterations(recorder) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_cv_reports_the_metric_of_the_held_out_folds():
+    seen = xgb.cv(PARAMS, matrix(), 4, nfold=3, seed=1, obj=XGBoostObjective("ndcg@5"),
+                  custom_metric=XGBoostMetric("ndcg@5"), as_pandas=False)  # fmt: skip
+    assert len(seen["test-ndcg@5-mean"]) == 4
+    assert all(0 < value < 1 for value in seen["test-ndcg@5-mean"])
+
+
+def test_boosting_by_hand():
+    data = matrix()
+    booster = xgb.Booster(PARAMS, [data])
+    objective = XGBoostObjective("ndcg@5")
+    for _ in range(6):
+        booster.update(data, 0, fobj=lambda scores, data: objective(scores, data))  # wrapped, and the number not kept
+    np.testing.assert_array_equal(booster.predict(data), train(data=data).predict(data))
+
+
+def test_changed_labels_are_seen_by_the_next_training():
+    objective, metric, data = XGBoostObjective("ndcg@5"), XGBoostMetric("ndcg@5"), matrix()
+    train(objective, data, custom_metric=metric, evals=[(data, "train")])
+    flipped = 4 - TRAIN.labels
+    data.set_label(flipped)
+    history = {}
+    again = train(objective, data, custom_metric=metric, evals=[(data, "train")], evals_result=history)
+    fresh = xgb.DMatrix(TRAIN.features, flipped, group=TRAIN.groups)
+    assert raw(again) == raw(train(data=fresh))
+    expected = sr.evaluate("ndcg@5", again.predict(data), flipped, TRAIN.groups)
+    assert history["train"]["ndcg@5"][-1] == pytest.approx(expected, abs=1e-6)
+
+
+def test_weights_are_of_queries():
+    weights = np.random.default_rng(0).integers(0, 3, len(TRAIN.groups)).astype(float)
+    recorder, history, data = Recorder("ndcg@5"), {}, matrix(weight=weights)
+    booster = train(recorder, data, custom_metric=XGBoostMetric("ndcg@5"), evals=[(data, "train")], evals_result=history)
+    bound = sr.StochasticRank("ndcg@5").bind(TRAIN.labels, TRAIN.groups, weights)
+    for iteration, (_, scores, gradient) in enumerate(recorder.calls):
+        np.testing.assert_allclose(gradient, bound.gradient(scores, iteration), rtol=1e-5, atol=1e-9)
+    per_query = sr.evaluate("ndcg@5", booster.predict(data), TRAIN.labels, TRAIN.groups, per_query=True)
+    assert history["train"]["ndcg@5"][-1] == pytest.approx(np.average(per_query, weights=weights), abs=1e-6)
+
+
+def test_weights_of_queries_and_evaluation_sets_without_any_metric():
+    history, data = {}, matrix(weight=np.ones(len(TRAIN.groups)))
+    train(data=data, evals=[(data, "x")], evals_result=history)  # XGBoost's default, RMSE, would end the process
+    assert history == {}
+
+
+def test_base_score_changes_nothing_but_the_level():
+    data = matrix()
+    at_zero = train(data=data, params={**PARAMS, "base_score": 0}).predict(data)
+    np.testing.assert_allclose(train(data=data).predict(data) - 0.5, at_zero, atol=1e-5)
+
+
+def test_base_margin_is_where_training_starts():
+    margin = np.random.default_rng(0).normal(size=len(TRAIN.labels))
+    recorder = Recorder("ndcg@5")
+    train(recorder, matrix(base_margin=margin), rounds=2)
+    np.testing.assert_allclose(recorder.calls[0][1], margin, rtol=1e-6)
+    assert iterations(recorder) == [0, 1]
+
+
+class Batches(xgb.DataIter):
+    def __init__(self, folder):
+        self.at, borders = 0, np.concatenate([[0], np.cumsum(TRAIN.groups)])[[0, 20, 40, 60]]
+        self.parts = [slice(a, b) for a, b in itertools.pairwise(borders)]
+        super().__init__(cache_prefix=str(folder / "cache"))
+
+    def next(self, input_data):
+        if self.at == len(self.parts):
+            return 0
+        rows, self.at = self.parts[self.at], self.at + 1
+        input_data(data=TRAIN.features[rows], label=TRAIN.labels[rows], qid=TRAIN.qid[rows])
+        return 1
+
+    def reset(self):
+        self.at = 0
+
+
+def kinds_of_matrix():
+    kinds = {"QuantileDMatrix": lambda _: xgb.QuantileDMatrix(TRAIN.features, TRAIN.labels, group=TRAIN.groups)}
+    kinds["external memory"] = lambda folder: xgb.DMatrix(Batches(folder))
+    if hasattr(xgb, "ExtMemQuantileDMatrix"):
+        kinds["ExtMemQuantileDMatrix"] = lambda folder: xgb.ExtMemQuantileDMatrix(Batches(folder))
+    return kinds
+
+
+@pytest.mark.parametrize("kind", kinds_of_matrix())
+def test_other_kinds_of_matrix_get_the_same_gradients(kind, tmp_path):
+    data, recorder, plain = kinds_of_matrix()[kind](tmp_path), Recorder("ndcg@5"), Recorder("ndcg@5")
+    train(recorder, data, rounds=4)
+    train(plain, matrix(), rounds=4)
+    assert iterations(recorder) == [0, 1, 2, 3]
+    np.testing.assert_allclose(recorder.calls[0][2], plain.calls[0][2], rtol=1e-6, atol=1e-9)
+
+
+def test_early_stopping_on_our_metric():
+    history, valid = {}, matrix(TEST)
+    booster = train(rounds=200, evals=[(valid, "valid")], custom_metric=XGBoostMetric("ndcg@5"), maximize=True,
+                    early_stopping_rounds=5, evals_result=history)  # fmt: skip
+    values = history["valid"]["ndcg@5"]
+    assert len(values) == booster.best_iteration + 6 < 200
+    assert booster.best_score == max(values) == values[booster.best_iteration]
+    scores = booster.predict(valid, iteration_range=(0, booster.best_iteration + 1))
+    assert booster.best_score == pytest.approx(sr.evaluate("ndcg@5", scores, TEST.labels, TEST.groups), abs=1e-6)
+
+
+def test_early_stopping_on_xgboosts_metric():
+    history, params = {}, {**PARAMS, "eval_metric": "ndcg@5"}
+    booster = train(
+        rounds=200, params=params, evals=[(matrix(TEST), "valid")], early_stopping_rounds=5, evals_result=history
+    )
+    assert len(history["valid"]["ndcg@5"]) == booster.best_iteration + 6 < 200
+    assert booster.best_score == max(history["valid"]["ndcg@5"])
+
+
+def test_metric_equals_xgboosts_where_both_mean_the_same():
+    history, data = {}, matrix(TEST)
+    data.set_base_margin(np.random.default_rng(0).normal(size=len(TEST.labels)))  # no ties
+    ours = XGBoostMetric("ndcg@5", empty=1, name="ours")
+    params = {**PARAMS, "eval_metric": "ndcg@5"}
+    train(data=data, rounds=3, params=params, custom_metric=ours, evals=[(data, "x")], evals_result=history)
+    np.testing.assert_allclose(history["x"]["ours"], history["x"]["ndcg@5"], atol=2e-6)
+
+
+def test_metric_options_reach_the_evaluation():
+    data = matrix(TEST)
+    constant = np.zeros(len(TEST.labels))
+    for ties in ("worst", "mean", "best"):
+        for empty in (0.0, 1.0, "skip"):
+            expected = sr.evaluate("ndcg@5", constant, TEST.labels, TEST.groups, ties=ties, empty=empty)
+            assert XGBoostMetric("ndcg@5", ties=ties, empty=empty)(constant, data) == ("ndcg@5", expected)
+
+
+def test_metric_names_that_xgboost_can_report():
+    history = {}
+    train(evals=[(matrix(), "x")], custom_metric=XGBoostMetric("ndcg@5:gain=linear"), evals_result=history)
+    assert list(history["x"]) == ["ndcg@5,gain=linear"]
+    with pytest.raises(ValueError, match="name must have no spaces and no colon"):
+        XGBoostMetric("ndcg@5", name="a b")
+
+
+def test_metric_with_the_name_of_xgboosts_is_refused():
+    with pytest.raises(ValueError, match="its report would mix both; name this one"):
+        train(params={**PARAMS, "eval_metric": "ndcg@5"}, evals=[(matrix(), "x")], custom_metric=XGBoostMetric("ndcg@5"))
+
+
+@pytest.mark.parametrize("use", [XGBoostObjective("ndcg@5"), XGBoostMetric("ndcg@5")])
+def test_missing_queries_are_refused(use):
+    data = xgb.DMatrix(TRAIN.features, TRAIN.labels)
+    with pytest.raises(ValueError, match="has no queries; give it qid= or group=, or call its set_group"):
+        use(np.zeros(len(TRAIN.labels)), data, *([0] if isinstance(use, XGBoostObjective) else []))
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="loss must be a metric"):
+        XGBoostObjective(3)
+    with pytest.raises(ValueError, match="mu: set these on the loss itself"):
+        XGBoostObjective(SGLB, mu=1)
+    with pytest.raises(ValueError, match=r"iteration must be given where no xgboost\.Booster is calling"):
+        XGBoostObjective("ndcg@5")(np.zeros(len(TRAIN.labels)), matrix())
+
+
+def test_printed():
+    assert repr(XGBoostObjective("ndcg@5", mu=0.5)) == "XGBoostObjective(StochasticRank('ndcg@5', mu=0.5))"
+    assert repr(XGBoostMetric("ndcg@5")) == "XGBoostMetric('ndcg@5', ties='worst', empty=0.0)"
+
+
+# SGLB
+
+
+@pytest.mark.parametrize("mode", ["Constant", "Decreasing"])
+@pytest.mark.parametrize("start", ["zero", "margin"])
+def test_sglb_equals_explicit_shrinkage_of_the_old_trees(mode, start):
+    rounds, rate, shrink = 15, 0.1, 0.3
+    sglb = sr.SGLB(sr.StochasticRank("ndcg@5", seed=2), learning_rate=rate, diffusion_temperature=1e3,
+                   model_shrink_rate=shrink, model_shrink_mode=mode, seed=5)  # fmt: skip
+    margin = np.random.default_rng(0).normal(size=len(TRAIN.labels)) if start == "margin" else np.zeros(len(TRAIN.labels))
+    params, data = {**PARAMS, "base_score": 0}, matrix(base_margin=margin)
+    booster = xgb.train(params, data, rounds, obj=XGBoostObjective(sglb))
+
+    # The same by hand: one tree a booster, and the sum of the old ones multiplied before a tree is added.
+    plain, bound = sglb.loss.bind(TRAIN.labels, TRAIN.groups), sglb.bind(TRAIN.labels, TRAIN.groups)
+    scores = margin.copy()
+    for t in range(rounds):
+        gradient = plain.gradient(scores, t) + bound.noise(t)
+        keep = 1 - shrink * rate if mode == "Constant" else (1 - shrink / t if t else 1.0)
+        bare = matrix()
+        tree = xgb.train(params, bare, 1, obj=lambda _, __, g=gradient: (g.astype(np.float32), np.ones(len(g), np.float32)))
+        scores = keep * scores + tree.predict(bare)
+    np.testing.assert_allclose(sglb.true_scores(booster.predict(data), rounds), scores, rtol=1e-3, atol=1e-5)
+    assert sglb.scale(rounds) < 0.8
+
+
+def test_sglb_wants_xgboosts_learning_rate():
+    for params in ({"max_depth": 3}, {"eta": 0.2}, {"booster": "dart", "learning_rate": 0.2}):
+        with pytest.raises(ValueError, match=r"learning_rate=0.1 of SGLB is not XGBoost's, 0\.[23]; set both to the same"):
+            train(SGLB, params=params)
+    with pytest.raises(ValueError, match=r"is not XGBoost's, 0\.05"):
+        train(SGLB, callbacks=[xgb.callback.LearningRateScheduler(lambda i: 0.1 if i < 2 else 0.05)])
+    with pytest.raises(ValueError, match=r"is not XGBoost's, 0\.3"):
+        XGBoostRanker(SGLB).fit(TRAIN.features, TRAIN.labels, group=TRAIN.groups)
+
+
+SYNTHETIC = np.eye(3)[[0, 1, 2, 2, 0]], [3, 2, 1, 3, 2], [3, 2]
+SYNTHETIC_PARAMS = {
+    "max_depth": 3,
+    "learning_rate": 0.1,
+    "reg_lambda": 0,
+    "min_child_weight": 0,
+    "base_score": 0,
+    "nthread": 1,
+}
+
+
+def test_papers_synthetic_data_reaches_the_global_optimum():
+    features, labels, groups = SYNTHETIC
+    data = xgb.DMatrix(features, labels, group=groups)
+    for seed in (1000, 1001, 1002):
+        loss = sr.StochasticRank("ndcg@3", sigma=0.2, sfa=False, seed=seed)
+        sglb = sr.SGLB(loss, learning_rate=0.1, diffusion_temperature=1e3, model_shrink_rate=1e-3, seed=seed)
+        booster = xgb.train(SYNTHETIC_PARAMS, data, 1000, obj=XGBoostObjective(sglb))
+        assert sr.evaluate("ndcg@3", booster.predict(data), labels, groups) == pytest.approx(0.917, abs=5e-4)
+    own = xgb.train({**SYNTHETIC_PARAMS, "objective": "rank:ndcg"}, data, 1000)
+    assert sr.evaluate("ndcg@3", own.predict(data), labels, groups) == pytest.approx(0.903, abs=5e-4)
+
+
+# Determinism and saved models
+
+
+@pytest.mark.parametrize("loss", [sr.StochasticRank("ndcg@5"), SGLB])
+def test_model_is_the_same_for_any_number_of_threads(loss):
+    data = matrix(make_ranking(400, features=8))
+    one, two = (train(loss, data, rounds=10, params={**PARAMS, "nthread": n}) for n in (1, 2))
+    np.testing.assert_array_equal(one.predict(data), two.predict(data))
+
+
+def test_saved_models_predict_without_the_package(tmp_path):
+    booster, x = train(SGLB, rounds=5), TEST.features
+    booster.save_model(tmp_path / "model.json")
+    booster.save_model(tmp_path / "model.ubj")
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps(booster))
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "expected.npy", booster.predict(xgb.DMatrix(x)))
+    program = """
+import pickle, sys
+sys.modules["stochasticrank_objectives"] = None  # importing it raises
+import numpy as np, xgboost as xgb
+x, expected = xgb.DMatrix(np.load("x.npy")), np.load("expected.npy")
+models = [xgb.Booster(model_file="model.json"), xgb.Booster(model_file="model.ubj"), pickle.load(open("model.pickle", "rb"))]
+print(all(np.array_equal(model.predict(x), expected) for model in models))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
+# The ranker
+
+
+def frame(data):
+    return pd.DataFrame(data.features, columns=[f"f{i}" for i in range(data.features.shape[1])]).assign(qid=data.qid)
+
+
+def ranker(loss="ndcg@5", **params):
+    return XGBoostRanker(loss, **{"n_estimators": 6, "max_depth": 3, "learning_rate": 0.1, "n_jobs": 1, **params})
+
+
+def test_ranker_trains_what_train_trains():
+    data = xgb.QuantileDMatrix(TRAIN.features, TRAIN.labels, group=TRAIN.groups)
+    expected = train(data=data).predict(matrix(TEST))
+    by_group = ranker().fit(TRAIN.features, TRAIN.labels, group=TRAIN.groups)
+    np.testing.assert_allclose(by_group.predict(TEST.features), expected, rtol=1e-5)
+    names = np.array([f"query {q}" for q in TRAIN.qid])
+    by_name = ranker().fit(TRAIN.features, TRAIN.labels, qid=names)
+    np.testing.assert_array_equal(by_name.predict(TEST.features), by_group.predict(TEST.features))
+    by_column = ranker().fit(frame(TRAIN), TRAIN.labels)
+    np.testing.assert_array_equal(by_column.predict(frame(TEST)), by_group.predict(TEST.features))
+    np.testing.assert_array_equal(by_column.apply(frame(TEST)), by_group.apply(TEST.features))
+
+
+def test_ranker_scores_with_its_metric():
+    model = ranker().fit(TRAIN.features, TRAIN.labels, group=TRAIN.groups)
+    scores, weights = model.predict(TEST.features), np.arange(len(TEST.groups))
+    expected = sr.evaluate("ndcg@5", scores, TEST.labels, TEST.groups)
+    assert model.score(TEST.features, TEST.labels, group=TEST.groups) == expected
+    assert model.score(TEST.features, TEST.labels, qid=TEST.qid) == expected
+    weighted = sr.evaluate("ndcg@5", scores, TEST.labels, TEST.groups, weights=weights)
+    assert model.score(TEST.features, TEST.labels, qid=TEST.qid, sample_weight=weights) == weighted
+    model.set_params(metric=XGBoostMetric("mrr", ties="best", empty="skip"))
+    best = sr.evaluate("mrr", scores, TEST.labels, TEST.groups, ties="best", empty="skip")
+    assert model.score(TEST.features, TEST.labels, qid=TEST.qid) == best
+
+
+def test_ranker_stops_early_and_predicts_with_the_best():
+    model = ranker(SGLB, n_estimators=200, early_stopping_rounds=5, eval_metric=["ndcg@3"])
+    model.fit(TRAIN.features, TRAIN.labels, group=TRAIN.groups, eval_set=[(TEST.features, TEST.labels)], eval_qid=[TEST.qid])
+    history = model.evals_result()["validation_0"]
+    assert list(history) == ["ndcg@3", "ndcg@5"]
+    assert len(history["ndcg@5"]) == model.best_iteration + 6 < 200
+    assert model.score(TEST.features, TEST.labels, group=TEST.groups) == pytest.approx(max(history["ndcg@5"]), abs=1e-6)
+
+
+def test_ranker_weights_margins_and_continued_training():
+    weights, margin = np.arange(len(TRAIN.groups)), np.linspace(0, 1, len(TRAIN.labels))
+    data = xgb.QuantileDMatrix(TRAIN.features, TRAIN.labels, group=TRAIN.groups, weight=weights, base_margin=margin)
+    given = {"group": TRAIN.groups, "sample_weight": weights, "base_margin": margin}
+    model = ranker().fit(TRAIN.features, TRAIN.labels, **given)
+    np.testing.assert_allclose(model.predict(TEST.features), train(data=data).predict(matrix(TEST)), rtol=1e-5)
+    part = ranker(n_estimators=4).fit(TRAIN.features, TRAIN.labels, **given)
+    on = ranker(n_estimators=2).fit(TRAIN.features, TRAIN.labels, **given, xgb_model=part)
+    np.testing.assert_allclose(on.predict(TEST.features), model.predict(TEST.features), rtol=1e-4)
+
+
+def test_ranker_clones_and_pickles(tmp_path):
+    model = ranker(SGLB, metric="mrr", gamma=0.0, max_cached_hist_node=64)
+    copied = clone(model)
+    assert copied.get_params() == model.get_params()
+    assert copied.get_params()["loss"] == SGLB
+    model.fit(TRAIN.features, TRAIN.labels, group=TRAIN.groups)
+    expected = model.predict(TEST.features)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(TEST.features), expected)
+    np.testing.assert_array_equal(copied.fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid).predict(TEST.features), expected)
+    model.save_model(tmp_path / "model.json")
+    loaded = ranker(SGLB)
+    loaded.load_model(tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.predict(TEST.features), expected)
+    loaded.fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid)
+
+
+def test_ranker_in_grid_search_with_a_column():
+    grid = {"loss": [sr.StochasticRank("ndcg@5", mu=mu) for mu in (0.0, 0.5)], "max_depth": [1, 3]}
+    search = GridSearchCV(ranker(), grid, cv=GroupKFold(3)).fit(frame(TRAIN), TRAIN.labels, groups=TRAIN.qid)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    first = next(GroupKFold(3).split(TRAIN.features, TRAIN.labels, TRAIN.qid))
+    model = clone(search.best_estimator_).fit(frame(TRAIN).iloc[first[0]], TRAIN.labels[first[0]])
+    scores = model.predict(TRAIN.features[first[1]])
+    expected = sr.evaluate("ndcg@5", scores, TRAIN.labels[first[1]], qid=TRAIN.qid[first[1]])
+    assert search.cv_results_["split0_test_score"][search.best_index_] == expected
+    assert search.predict(frame(TEST)).shape == TEST.labels.shape
+
+
+def test_ranker_in_pipeline():
+    model = Pipeline([("scale", StandardScaler()), ("rank", ranker())])
+    model.fit(TRAIN.features, TRAIN.labels, rank__qid=TRAIN.qid)
+    scaled = StandardScaler().fit(TRAIN.features)
+    alone = ranker().fit(scaled.transform(TRAIN.features), TRAIN.labels, qid=TRAIN.qid)
+    np.testing.assert_array_equal(model.predict(TEST.features), alone.predict(scaled.transform(TEST.features)))
+
+
+def test_ranker_with_metadata_routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = ranker().set_fit_request(qid=True).set_score_request(qid=True)
+        search = GridSearchCV(routed, {"max_depth": [1, 3]}, cv=GroupKFold(3))
+        search.fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid, groups=TRAIN.qid)
+    column = GridSearchCV(ranker(), {"max_depth": [1, 3]}, cv=GroupKFold(3))
+    column.fit(frame(TRAIN), TRAIN.labels, groups=TRAIN.qid)
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], column.cv_results_["mean_test_score"])
+
+
+def test_ranker_refuses():
+    x, y, qid = TRAIN.features, TRAIN.labels, TRAIN.qid
+    with pytest.raises(ValueError, match="queries must be given once, got 0 of"):
+        ranker().fit(x, y)
+    with pytest.raises(ValueError, match="queries must be given once, got 2 of"):
+        ranker().fit(frame(TRAIN), y, qid=qid)
+    with pytest.raises(ValueError, match="qid is not contiguous"):
+        ranker().fit(x, y, qid=np.arange(len(y)) % 7)
+    with pytest.raises(ValueError, match="objective='rank:ndcg': pass a metric or a loss of this package as loss="):
+        ranker(objective="rank:ndcg").fit(x, y, qid=qid)
+    with pytest.raises(ValueError, match="eval_metric takes XGBoost's names"):
+        ranker(eval_metric=len).fit(x, y, qid=qid)
+    with pytest.raises(ValueError, match="unknown metric 'ndgc@5'"):
+        ranker("ndgc@5").fit(x, y, qid=qid)
