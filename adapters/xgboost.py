@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
@@ -17,7 +16,7 @@ from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, bind_e
 from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric, parse_metric
 
-from ._common import Bindings, as_loss, require
+from ._common import Bindings, as_loss, calling, require
 
 xgb = require("xgboost")
 
@@ -25,21 +24,6 @@ T = TypeVar("T")
 
 # From 2.1 on XGBoost reads float64 as fast as float32; before, it copied anything but float32 value by value in Python.
 _GRADIENT = np.float64 if tuple(map(int, xgb.__version__.split(".")[:2])) >= (2, 1) else np.float32
-
-
-def _calling_booster() -> Any:
-    """The booster that is calling, or None.
-
-    XGBoost does not tell an objective which model it trains, nor how far that is: the iteration that 3.2 can pass starts at
-    0 again when training goes on with ``xgb_model=``. The booster knows, and it is always among the callers.
-    """
-    frame = sys._getframe(1)
-    while frame is not None:
-        booster = frame.f_locals.get("self")
-        if isinstance(booster, xgb.Booster):
-            return booster
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
 
 
 def _bound(bindings: Bindings[tuple[Any, T]], data: Any, booster: Any, bind: Callable[[], T]) -> T:
@@ -64,9 +48,9 @@ def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float3
 class XGBoostObjective:
     """A ranking metric, or a loss, as ``obj=`` of ``xgb.train`` and ``xgb.cv``.
 
-    The hessian is 1 a row, so that a leaf is a gradient step and ``min_child_weight`` counts rows. No state of a training is
-    kept: the iteration, which selects the noise, is the number of rounds that the calling booster has, so training that goes
-    on with ``xgb_model=`` equals training in one go.
+    The hessian is 1 a row, unless the loss has one, so a leaf is a gradient step and ``min_child_weight`` counts rows. No
+    state of a training is kept: the iteration, which selects the noise, is the number of rounds that the calling booster
+    has, so training that goes on with ``xgb_model=`` equals training in one go.
 
     ``base_score`` need not be set: a ranking loss does not change when all scores of a query move together. ``base_margin``
     is where training starts. Weights of the DMatrix are one a query, as for XGBoost's own ranking objectives. Under `SGLB`
@@ -102,7 +86,7 @@ class XGBoostObjective:
 
     def __call__(self, scores: ArrayLike, data: Any, iteration: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Gradient and hessian; `iteration` is by default how many rounds the calling booster has."""
-        booster = _calling_booster()
+        booster = calling(xgb.Booster)
         if booster is not None:
             self._check_learning_rate(booster)
         if iteration is None:
@@ -110,7 +94,8 @@ class XGBoostObjective:
                 raise ValueError("iteration must be given where no xgboost.Booster is calling; it selects the noise")
             iteration = booster.num_boosted_rounds()
         bound, hessian = _bound(self._bindings, data, booster, lambda: self._bind(data, booster))
-        return bound.gradient(scores, iteration).astype(_GRADIENT, copy=False), hessian
+        gradient, second = bound.derivatives(scores, iteration)
+        return gradient.astype(_GRADIENT, copy=False), hessian if second is None else second.astype(_GRADIENT, copy=False)
 
     def _bind(self, data: Any, booster: Any) -> tuple[BoundLoss, NDArray[Any]]:
         if booster is not None:
@@ -173,7 +158,7 @@ class XGBoostMetric:
 
     def __call__(self, scores: ArrayLike, data: Any) -> tuple[str, float]:
         """The name and the value."""
-        booster = _calling_booster()
+        booster = calling(xgb.Booster)
         return self.name, _bound(self._bindings, data, booster, lambda: self._bind(data, booster)).mean(scores)
 
     def _bind(self, data: Any, booster: Any) -> Evaluation:
