@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo test oldest bench clean
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -20,6 +20,14 @@ test: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+# The oldest versions that pyproject.toml admits, in an environment of their own.
+oldest:
+	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-oldest/bin/python -m pip install --quiet 'numpy==1.24.*' 'numba==0.59.*' 'xgboost==2.0.*' 'lightgbm==4.0.*' \
+		'catboost==1.2' 'scikit-learn==1.4.*' 'pandas==2.0.*' --editable '.[test]'
+	$(VENV)-oldest/bin/python -m pytest
 
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks

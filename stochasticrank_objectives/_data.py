@@ -14,24 +14,26 @@ from .metrics import Array, Metric
 Integers = NDArray[np.int64]
 
 
-def as_vector(name: str, values: ArrayLike, rows: int | None = None) -> Array:
-    """A one-dimensional contiguous float64 array of any sequence of numbers, of the length wanted."""
+def as_vector(name: str, values: ArrayLike | None, rows: int | None = None) -> Array:
+    """A one-dimensional contiguous float64 array of any sequence of numbers, of the length wanted.
+
+    It is writeable, even where the values given are not: numba would compile every kernel again for read-only arrays.
+    """
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "fiub":
-            array = array.astype(np.float64) if array.dtype.kind == "O" else _not_numbers(name, array)
-        array = np.ascontiguousarray(array, np.float64)
+        if array.dtype.kind not in "fiubO":
+            raise ValueError(f"got values of type {array.dtype}")
+        if array.ndim == 1:
+            array = np.require(array, np.float64, ["C", "W"])
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a sequence of numbers: {error}") from None
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have one dimension and be a sequence of numbers, got {values!r}")
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}; flatten it, for example with .ravel()")
     if rows is not None and len(array) != rows:
         raise ValueError(f"{name} must have one value a row, {rows} in all, got {len(array)}")
     return array
-
-
-def _not_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    raise ValueError(f"got values of type {array.dtype}")
 
 
 def first(wrong: NDArray[np.bool_]) -> int:
@@ -65,11 +67,14 @@ def check_scores(scores: ArrayLike, rows: int) -> Array:
     return array
 
 
-def _whole(name: str, values: ArrayLike) -> Integers:
-    array = as_vector(name, values)
-    if (wrong := array != np.floor(array)).any() or not np.isfinite(array).all():
-        at = first(wrong | ~np.isfinite(array))
-        raise ValueError(f"{name}[{at}] = {array[at]} is not a whole number")
+def _sizes(groups: ArrayLike) -> Integers:
+    array = as_vector("groups", groups)
+    if (wrong := ~((array == np.floor(array)) & (np.abs(array) < 2**53))).any():
+        at = first(wrong)
+        raise ValueError(f"groups[{at}] = {array[at]:g} is not a whole number; groups are the sizes of queries, in rows")
+    if (wrong := array < 1).any():
+        at = first(wrong)
+        raise ValueError(f"groups[{at}] = {array[at]:g} but a query has at least one row; leave empty queries out")
     return array.astype(np.int64)
 
 
@@ -78,15 +83,25 @@ def sizes_from_qid(qid: ArrayLike, rows: int) -> Integers:
     ids = np.asarray(qid)
     if ids.ndim != 1 or len(ids) != rows:
         raise ValueError(f"qid must have one id a row, {rows} in all, got shape {ids.shape}")
-    if ids.dtype.kind == "f" and (wrong := np.isnan(ids)).any():
-        raise ValueError(f"qid[{first(wrong)}] is NaN; every row must belong to a query")
+    # What is missing, None, NaN, NaT or NA, is what does not equal itself.
+    missing = np.array([value is None or not _same(value, value) for value in ids]) if ids.dtype.kind == "O" else ids != ids
+    if missing.any():
+        at = first(missing)
+        raise ValueError(f"qid[{at}] is missing ({ids[at]}); every row must belong to a query")
     starts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1])
-    unique, counts = np.unique(ids[starts], return_counts=True)
-    if (counts > 1).any():
-        repeated = unique[counts > 1][0]
-        again = int(starts[np.flatnonzero(ids[starts] == repeated)[1]])
-        raise ValueError(f"qid is not contiguous: query {repeated} comes back at row {again}; sort the rows by query id")
+    seen: set[Any] = set()
+    for at, query in zip(starts.tolist(), ids[starts].tolist(), strict=True):
+        if query in seen:
+            raise ValueError(f"qid is not contiguous: query {query} comes back at row {at}; sort the rows by query id")
+        seen.add(query)
     return np.diff(np.append(starts, rows))
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except TypeError:  # pandas.NA has no truth value
+        return False
 
 
 def pointer(groups: ArrayLike | None, qid: ArrayLike | None, rows: int) -> Integers:
@@ -94,10 +109,7 @@ def pointer(groups: ArrayLike | None, qid: ArrayLike | None, rows: int) -> Integ
     if (groups is None) == (qid is None):
         raise ValueError("give either groups (the size of each query) or qid (the query id of each row)")
     if groups is not None:
-        sizes = _whole("groups", groups)
-        if (wrong := sizes < 1).any():
-            at = first(wrong)
-            raise ValueError(f"groups[{at}] = {sizes[at]} but a query has at least one row; leave empty queries out")
+        sizes = _sizes(groups)
         if sizes.sum() != rows:
             hint = "; if groups holds a query id for each row, pass it as qid=" if len(sizes) == rows else ""
             raise ValueError(f"groups sum to {sizes.sum()} but there are {rows} rows; groups are the sizes of queries{hint}")
@@ -164,6 +176,8 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     if metric.normaliser == "relevant":
         scale = 1.0 / np.maximum(relevant, 1)
     elif metric.normaliser == "ideal":
+        largest = gains[ptr[:-1]]  # relative to it, no gain is so small that the ideal has no reciprocal
+        gains /= np.repeat(np.where(largest > 0, largest, 1.0), sizes)
         _kernels.ideal_range(scale, ptr, gains, 0, len(sizes), metric.rule, weights, cut)
         scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     return Queries(metric, ptr, order, gains, relevance, relevant, scale, weights, cut)

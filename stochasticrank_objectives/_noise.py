@@ -143,4 +143,5 @@ def _mix(x: int) -> int:
 
 def stream_key(seed: int, iteration: int, purpose: int) -> np.uint64:
     """The 64-bit key of one iteration's noise for one purpose."""
-    return np.uint64(_mix(_mix(_mix(seed & 0xFFFFFFFFFFFFFFFF) ^ (iteration & 0xFFFFFFFFFFFFFFFF)) ^ purpose))
+    low = 0xFFFFFFFFFFFFFFFF
+    return np.uint64(_mix(_mix(_mix(int(seed) & low) ^ (int(iteration) & low)) ^ purpose))

@@ -39,7 +39,7 @@ def make_ranking(
     documents tie; some tell about the query alone, some tell nothing.
 
     >>> data = make_ranking(3, documents=(2, 4), features=6)
-    >>> data.features.shape[1], len(data.groups), data.groups.sum() == len(data.labels)
+    >>> data.features.shape[1], len(data.groups), int(data.groups.sum()) == len(data.labels)
     (6, 3, True)
     """
     if queries < 1 or features < 4 or not 1 <= documents[0] <= documents[1]:

@@ -68,9 +68,9 @@ def bind_evaluation(
     threads: int | None = None,
 ) -> Evaluation:
     """Check the data once, for evaluating many scores on it; parameters as in `evaluate`."""
-    if ties not in _TIES:
+    if not isinstance(ties, str) or ties not in _TIES:
         raise ValueError(f'ties must be "worst", "mean" or "best", got {ties!r}')
-    if empty != "skip" and not (isinstance(empty, (int, float)) and np.isfinite(empty)):
+    if not (isinstance(empty, str) and empty == "skip") and not (isinstance(empty, (int, float)) and np.isfinite(empty)):
         raise ValueError(f'empty must be a number or "skip", got {empty!r}')
     threads = _threads.check(threads)
     queries = lay_out(parse_metric(metric), labels, groups, qid, threads)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
+from ._checks import check_number, check_whole
 from ._data import Integers, Queries, check_scores, check_weights, lay_out
 from .metrics import Array, Metric, parse_metric
 
@@ -58,25 +58,6 @@ class Loss(Protocol):
         """Check the data once and lay it out."""
 
 
-def check_number(
-    name: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False, hint: str = ""
-) -> float:
-    """A finite number within its range, or a ValueError that says which."""
-    ok = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
-    if not ok or value > high or value < low or (open_low and value == low):
-        upper = "" if high == math.inf else f" and at most {high:g}"
-        bound = f"{'above' if open_low else 'at least'} {low:g}{upper}"
-        raise ValueError(f"{name} must be a finite number {bound}, got {value!r}{'; ' + hint if hint else ''}")
-    return float(value)
-
-
-def check_whole(name: str, value: Any, low: int, hint: str = "") -> int:
-    """A whole number of at least `low`, or a ValueError."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}{'; ' + hint if hint else ''}")
-    return int(value)
-
-
 def check_query_keys(query_keys: ArrayLike | None, queries: int) -> NDArray[np.uint64]:
     """A 64-bit key a query; by default its place in the data."""
     if query_keys is None:
@@ -102,7 +83,8 @@ class StochasticRank:
         Standard deviation of the noise on the scores, above 0. The paper fixes 1: the scale of the scores adapts to it.
     mu
         Shift of relevant documents downwards, at least 0, in units of sigma a grade. 0 smooths towards the mean order of
-        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10.
+        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. Relevance is
+        the label, or for binary metrics 0 or 1.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa

@@ -17,6 +17,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ._checks import check_number
+
 Array = NDArray[np.float64]
 
 PLAIN, CASCADE, AVERAGE = 0, 1, 2
@@ -97,7 +99,7 @@ class DCG(Metric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gain not in ("exp", "linear"):
+        if not isinstance(self.gain, str) or self.gain not in ("exp", "linear"):
             raise ValueError(f'gain must be "exp" or "linear", got {self.gain!r}')
 
     def check(self, labels: Array) -> None:
@@ -138,8 +140,7 @@ class ERR(Metric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.max_grade <= 50:
-            raise ValueError(f"max_grade must be above 0 and at most 50, got {self.max_grade!r}")
+        check_number("max_grade", self.max_grade, 0, 50, open_low=True, hint="it is the largest grade there is")
 
     def check(self, labels: Array) -> None:
         remedy = f"name the largest grade there is, as in ERR(max_grade={labels.max(initial=0):g})"
@@ -166,8 +167,7 @@ class PFound(Metric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay must be above 0 and at most 1, got {self.decay!r}")
+        check_number("decay", self.decay, 0, 1, open_low=True, hint="it is the chance to look one position further")
 
     def check(self, labels: Array) -> None:
         remedy = "map grades to the chance that a document satisfies the user, for example labels / labels.max()"
@@ -188,8 +188,7 @@ class _Binary(Metric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (0 <= self.threshold < math.inf):
-            raise ValueError(f"threshold must be a finite number of at least 0, got {self.threshold!r}")
+        check_number("threshold", self.threshold, 0, hint="a document is relevant if its label is above it")
 
     def gains(self, labels: Array) -> Array:
         return (labels > self.threshold).astype(np.float64)
@@ -239,7 +238,10 @@ class MAP(_Binary):
 
 @dataclasses.dataclass(frozen=True)
 class Precision(_Binary):
-    """How much of the first k is relevant: ``1/k sum_{i<k} g_i``, also for queries with fewer than k documents."""
+    """How much of the first k is relevant: ``1/k sum_{i<k} g_i``, also for queries with fewer than k documents.
+
+    Relevant means label > threshold.
+    """
 
     needs_k = True
 
@@ -249,7 +251,10 @@ class Precision(_Binary):
 
 @dataclasses.dataclass(frozen=True)
 class Recall(_Binary):
-    """How many of the query's R relevant documents are among the first k: ``1/R sum_{i<k} g_i``."""
+    """How many of the query's R relevant documents are among the first k: ``1/R sum_{i<k} g_i``.
+
+    Relevant means label > threshold.
+    """
 
     normaliser = "relevant"
     needs_k = True
@@ -276,8 +281,8 @@ class RBP(_Binary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.p < 1:
-            raise ValueError(f"p must be between 0 and 1, got {self.p!r}; it is the chance to go on to the next document")
+        hint = "it is the chance to go on to the next document, below 1"
+        check_number("p", self.p, 0, 1 - 2**-53, open_low=True, hint=hint)
 
     def weights(self, positions: int) -> Array:
         return (1.0 - self.p) * self.p ** np.arange(positions, dtype=np.float64)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
+from ._checks import check_number, check_whole
 from ._data import Integers, check_scores
-from .losses import BoundLoss, Loss, check_number, check_whole
+from .losses import BoundLoss, Loss
 from .metrics import Array
 
 _SMALLEST_SCALE = 1e-12  # gradients are divided by s, and their squares must stay far from the end of float32
@@ -42,6 +43,16 @@ class SGLB:
         ``"Constant"`` or ``"Decreasing"``.
     seed
         Selects the noise, together with the iteration and the query.
+
+    Examples
+    --------
+    >>> from stochasticrank_objectives import StochasticRank
+    >>> loss = SGLB(StochasticRank("ndcg@10"), learning_rate=0.3, diffusion_temperature=1e8, model_shrink_rate=1e-3)
+    >>> bound = loss.bind(labels=[0, 2, 1, 1, 0], groups=[3, 2])
+    >>> bound.gradient([0.3, 0.1, 0.2, 0.0, 0.0], iteration=0).shape
+    (5,)
+    >>> round(loss.scale(1000), 3)
+    0.741
     """
 
     loss: Loss
@@ -152,6 +163,7 @@ class BoundSGLB:
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
         """That gradient, and the second derivative of the loss underneath, at F = s G."""
+        iteration = check_whole("iteration", iteration, 0)
         scale, following = self.loss.scale(iteration), self.loss.scale(iteration + 1)
         if following < _SMALLEST_SCALE:
             raise ValueError(
