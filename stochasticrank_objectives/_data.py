@@ -28,7 +28,8 @@ def as_vector(name: str, values: ArrayLike | None, rows: int | None = None) -> A
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a sequence of numbers: {error}") from None
     if array.ndim == 0:
-        raise ValueError(f"{name} must have one dimension and be a sequence of numbers, got {values!r}")
+        expected = "be a sequence of numbers" if array.dtype.kind == "O" else "have one dimension"
+        raise ValueError(f"{name} must {expected}, got {values!r}")
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}; flatten it, for example with .ravel()")
     if rows is not None and len(array) != rows:
