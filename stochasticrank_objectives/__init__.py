@@ -1,5 +1,6 @@
 """Gradient-boosted rankers trained on the metric that is reported: StochasticRank for XGBoost, LightGBM and CatBoost."""
 
+from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
@@ -17,6 +18,8 @@ __all__ = [
     "SGLB",
     "Evaluation",
     "Hit",
+    "LambdaLoss",
+    "LambdaMART",
     "Metric",
     "PFound",
     "Precision",
@@ -25,4 +28,6 @@ __all__ = [
     "bind_evaluation",
     "evaluate",
     "parse_metric",
+    "reinforce",
+    "soft_rank",
 ]

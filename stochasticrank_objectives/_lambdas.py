@@ -1,0 +1,250 @@
+"""Lambdas: the derivatives of a pairwise logistic loss whose pairs weigh as much as a swap of the two would change.
+
+With M = sum_i w_i F_i g_i as in `_rules`, a swap of the documents at positions a < b changes M by |g_a - g_b| times
+
+    PLAIN    |w_a - w_b|
+    CASCADE  F_a |w_a - S - Q w_b|    S and Q: what the documents between earn, and the chance to get past them
+    AVERAGE  |F_a w_a + S - F'_b w_b|    S: the weights of the relevant between; F'_b = F_a + how many these are
+
+Weights vanish from the cut on, so that all documents after it have the same coefficient and need no order, and a swap of two
+of them changes nothing. A cascade ends likewise after the second document that stops it for certain.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._gauss import LANES, exp2_negative, padded
+from ._noise import _LOW, _32, _log, philox
+from ._noise import padded as noise_padded
+from ._numba import inline, inner, kernel, reduction
+from ._select import room, second_largest_stop, select
+from .metrics import AVERAGE, CASCADE, PLAIN, Array
+
+GUMBEL = 3  # the purpose of this noise, beside those in `_noise`
+
+_LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
+_LOG2_E = math.log2(math.e)
+_NEAR = 0.01  # added to the distance of two scores where it divides, as in LightGBM
+
+
+class _Scratch(NamedTuple):
+    """Arrays for one query after another. By document, in the order of falling gain: y scores with noise, noise. By
+    position, the ranked documents first: place (which document), x scores in powers of two, gain, coefficient of the pairs
+    with one other document, slope and curve (the derivatives so far).
+    """
+
+    y: Array
+    noise: Array
+    place: NDArray[np.int64]
+    top_y: Array
+    spare_y: Array
+    spare_index: NDArray[np.int64]
+    x: Array
+    gain: Array
+    coefficient: Array
+    slope: Array
+    curve: Array
+
+
+@inline
+def _scratch(n, size):
+    wide, space = padded(n), room(n, size)
+    return _Scratch(
+        np.empty(n), np.empty(noise_padded(n)), np.empty(max(n, space), np.int64),
+        np.empty(space), np.empty(space), np.empty(n, np.int64),
+        np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide),
+    )  # fmt: skip
+
+
+@inline
+def _gumbel(word):
+    """A standard Gumbel deviate, -log(-log(u)), from a 32-bit word."""
+    return -_log(-_log((np.float64(np.int64(word)) + 0.5) * 2.0**-32))
+
+
+@inner
+def fill_gumbels(out, n, key, query, sample):
+    """The n standard Gumbel deviates of one query and sample: out[:noise_padded(n)], laid out as by `fill_normals`."""
+    stride = noise_padded(n) // 4
+    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
+    q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
+    s = np.uint64(sample) & _LOW
+    out0, out1 = out[:stride], out[stride : 2 * stride]
+    out2, out3 = out[2 * stride : 3 * stride], out[3 * stride : 4 * stride]
+    for block in range(stride):
+        a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
+        out0[block], out1[block] = _gumbel(a), _gumbel(b)
+        out2[block], out3[block] = _gumbel(c), _gumbel(d)
+
+
+@inline
+def _load(s, scores, order, begin, n, noise, key, query_key, sample):
+    """The scores of one query, in the order of its gains, with noise."""
+    rows, places = scores[begin : begin + n], order[begin : begin + n]
+    for j in range(n):
+        s.y[j] = min(max(rows[np.uint32(places[j])], -_LARGEST), _LARGEST)
+    if noise > 0.0:
+        fill_gumbels(s.noise, n, key, query_key, sample)
+        for j in range(n):
+            s.y[j] += noise * s.noise[j]
+
+
+@inline
+def _arrange(s, gains, n, size, kind, scale):
+    """Rank the best `size` documents, ties in the worst order, and put the others behind, by falling gain; returns how many
+    are ranked."""
+    floor = second_largest_stop(s.y, gains, n) if kind == CASCADE else -np.inf
+    count = select(s.y, n, size, floor, True, s.top_y, s.place, s.spare_y, s.spare_index)
+    if count < n:
+        ranked = s.spare_index
+        ranked[:n] = 0
+        for i in range(count):
+            ranked[s.place[i]] = 1
+        behind = count
+        for j in range(n):
+            if ranked[j] == 0:
+                s.place[behind] = j
+                behind += 1
+    for i in range(n):
+        s.x[i] = min(max(scale * s.y[s.place[i]], -_LARGEST), _LARGEST)
+        s.gain[i] = gains[s.place[i]]
+    s.slope[:n] = s.curve[:n] = 0.0
+    for i in range(n, padded(n)):
+        s.x[i] = s.gain[i] = s.coefficient[i] = s.slope[i] = s.curve[i] = 0.0
+    return count
+
+
+@inner
+def _fill_distances(out, weights, here):
+    for b in range(len(out)):
+        out[b] = abs(here - weights[b])
+
+
+@inner
+def _fill_coefficients(out, a, kind, weights, gain, top, factor, steps):
+    """What a swap of position a with each one after it changes; `steps` adds to it by distance, if it has any."""
+    here = weights[a]
+    if kind == PLAIN:
+        _fill_distances(out[a + 1 : top], weights[a + 1 : top], here)
+        behind = here
+    elif kind == CASCADE:
+        earned, chance = 0.0, 1.0
+        for b in range(a + 1, top):
+            out[b] = abs(factor * (here - earned - chance * weights[b]))
+            earned += chance * weights[b] * gain[b]
+            chance *= 1.0 - gain[b]
+        behind = factor * (here - earned)
+    else:
+        earned, there = 0.0, factor
+        for b in range(a + 1, top):
+            out[b] = abs(factor * here + earned - there * weights[b])
+            earned += weights[b] * gain[b]
+            there += gain[b]
+        behind = factor * here + earned
+    out[top:] = abs(behind)
+    if len(steps):
+        _add_steps(out[a + 1 :], steps[1:])
+
+
+@inner
+def _add_steps(out, steps):
+    for b in range(len(out)):
+        out[b] += steps[b]
+
+
+@inner
+def _temper(out, x, x_a, unit):
+    """LightGBM's normalisation of pairs: the further two scores are apart, the less their pair weighs."""
+    for b in range(len(out)):
+        out[b] /= _NEAR + abs(x_a - x[b]) * unit
+
+
+# The loops that matter take slices and count from 0: an index that might be negative would keep them from vectorising.
+@reduction
+def _add_pairs(slope, curve, x, gain, coefficient, x_a, gain_a):
+    """One document and each of those given, which stand after it or have no coefficient; returns the sums of what is added,
+    and of the first derivatives' sizes.
+
+    A pair's loss is log(1 + exp(-(s_i - s_j))), i the better document; with e = exp(-|s_i - s_j|) its derivative is
+    -e/(1 + e) if i stands above j, else -1/(1 + e), and the second e/(1 + e)^2 (Burges 2010, sections 3 and 4).
+    """
+    total = total_curve = size = 0.0
+    for b in range(len(x)):
+        difference = gain_a - gain[b]
+        e = exp2_negative(-abs(x_a - x[b]))
+        share = 1.0 / (1.0 + e)
+        weight = coefficient[b] * difference * share
+        pull = weight * (e if difference > 0.0 else 1.0)
+        bend = abs(weight) * e * share
+        slope[b] += pull
+        curve[b] += bend
+        total += pull
+        total_curve += bend
+        size += abs(pull)
+    return total, total_curve, size
+
+
+@inline
+def _add_lambdas(s, n, count, kind, weights, cut, steps, unit):
+    """All pairs of one ranked query, tempered unless `unit` is 0; returns the sum of the first derivatives' sizes."""
+    top = min(count, cut)
+    gainful = count  # documents without gain have no pairs with each other, and among those behind they come last
+    while gainful < n and s.gain[gainful] > 0.0:
+        gainful += 1
+    factor, size = 1.0, 0.0
+    for a in range(top):
+        _fill_coefficients(s.coefficient[:n], a, kind, weights, s.gain, top, factor, steps)
+        if unit > 0.0:
+            _temper(s.coefficient[a + 1 : n], s.x[a + 1 : n], s.x[a], unit)
+        # Whole blocks, so that vectorised loops have no remainder; up to a, and past n, coefficients are 0.
+        begin, end = a // LANES * LANES, padded(n if s.gain[a] > 0.0 else gainful)
+        s.coefficient[begin : a + 1] = 0.0
+        slope, curve, coefficient = s.slope[begin:end], s.curve[begin:end], s.coefficient[begin:end]
+        total, bend, sizes = _add_pairs(slope, curve, s.x[begin:end], s.gain[begin:end], coefficient, s.x[a], s.gain[a])
+        s.slope[a] -= total
+        s.curve[a] += bend
+        size += sizes
+        if kind == CASCADE:
+            factor *= 1.0 - s.gain[a]
+            if factor == 0.0:
+                break
+        elif kind == AVERAGE:
+            factor += s.gain[a]
+    return size
+
+
+@kernel
+def lambda_range(
+    gradient, hessian, scores, ptr, order, gains, scale, query_weights, keys, active, begin, end,
+    kind, weights, cut, steps, sigma, norm, noise, samples, key,
+):  # fmt: skip
+    """Both derivatives of the loss for the queries active[begin:end], added to their rows."""
+    longest = 0
+    for at in range(begin, end):
+        longest = max(longest, ptr[active[at] + 1] - ptr[active[at]])
+    s = _scratch(longest, longest if len(steps) else min(cut, longest))
+    for at in range(begin, end):
+        query = active[at]
+        start, n = ptr[query], ptr[query + 1] - ptr[query]
+        for sample in range(samples):
+            _load(s, scores, order, start, n, noise, key, keys[query], sample)
+            needed = n if len(steps) else min(cut, n)
+            count = _arrange(s, gains[start : start + n], n, needed, kind, sigma * _LOG2_E)
+            tied = s.y[:n].min() == s.y[:n].max()
+            unit = 1.0 / (sigma * _LOG2_E) if norm and not tied else 0.0
+            size = _add_lambdas(s, n, count, kind, weights, cut, steps, unit)
+            first = scale[query] * sigma
+            if norm and size > 0.0:  # LightGBM's normalisation of queries: the sum of all sizes becomes log2(1 + sum)
+                both = 2.0 * first * size
+                first *= math.log2(1.0 + both) / both
+            first *= query_weights[query] / samples
+            rows = order[start : start + n]
+            for i in range(n):
+                row = start + rows[s.place[i]]
+                gradient[row] += first * s.slope[i]
+                hessian[row] += sigma * first * s.curve[i]
