@@ -11,6 +11,7 @@ import catboost
 import lightgbm
 import numpy as np
 import xgboost
+
 from stochasticrank_objectives.adapters import CatBoostStochasticRank, LightGBMObjective, XGBoostObjective
 
 from .harness import queries, table

@@ -79,8 +79,8 @@ def run(quick: bool) -> dict[str, Any]:
     whole = times["whole gradient"]
     rows = [[name, 1e3 * t, t / whole, 1e9 * t / len(labels)] for name, t in times.items()]
     table(
-        f"NDCG@{cut} of {count} queries of {n} documents, 1 thread, step by step; the last line is the exponentials alone, as"
-        " fast as this machine does them",
+        f"NDCG@{cut} of {count} queries of {n} documents, 1 thread, step by step; the last line is"
+        " the exponentials alone, as fast as this machine does them",
         ["step", "ms", "of the whole", "ns a row"],
         rows,
     )
