@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
+from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_whole
-from ._data import Integers, Queries, check_scores, check_weights, lay_out
-from .losses import StochasticRank, check_query_keys
+from ._data import Queries, check_scores
+from .losses import StochasticRank
 from .metrics import DCG, Array, Metric, parse_metric
 
 
 @dataclasses.dataclass(frozen=True)
-class LambdaMART:
+class LambdaMART(MetricLoss["BoundLambda"]):
     """Pairs of documents, weighted by how much the metric would change if the two were swapped.
 
     The loss of a query is ``sum |dM_ij| log(1 + exp(-sigma (z_i - z_j)))`` over all pairs in which i has a larger gain than
@@ -78,43 +79,9 @@ class LambdaMART:
         check_whole("seed", self.seed, 0)
         _threads.check(self.threads)
 
-    def __str__(self) -> str:
-        changed = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in dataclasses.fields(self)
-            if field.name != "metric" and getattr(self, field.name) != field.default
-        ]
-        return f"{type(self).__name__}({', '.join([repr(str(self.metric)), *changed])})"
-
     def _steps(self, longest: int) -> Array:
         """What a pair weighs beside the swap, by the distance of the two in the ranking; empty if that is nothing."""
         return np.empty(0)
-
-    def bind(
-        self,
-        labels: ArrayLike,
-        groups: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        query_keys: ArrayLike | None = None,
-    ) -> BoundLambda:
-        """Check the data once and lay it out.
-
-        Parameters
-        ----------
-        labels
-            Relevance of each row, 0 for none; the rows of a query stand together.
-        groups, qid
-            The size of each query, or the query id of each row: one of the two.
-        weights
-            One a query: its loss is multiplied by it. One a row: the row's derivatives are.
-        query_keys
-            A whole number a query that selects its noise; by default its place in the data.
-        """
-        assert isinstance(self.metric, Metric)
-        queries = lay_out(self.metric, labels, groups, qid, _threads.check(self.threads))
-        return BoundLambda(self, queries, weights, query_keys)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,40 +131,17 @@ class LambdaLoss(LambdaMART):
         return steps
 
 
-class BoundLambda:
+class BoundLambda(BoundQueries):
     """`LambdaMART` or `LambdaLoss` with its data; made by `bind`."""
 
+    loss: LambdaMART
+
     def __init__(self, loss: LambdaMART, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> None:
-        self.loss = loss
-        self.queries = queries
-        self.keys = check_query_keys(query_keys, len(queries.sizes))
-        self._weights, self._row_weights = np.ones(len(queries.sizes)), None
-        if weights is not None:
-            checked = check_weights(weights, len(queries.sizes), queries.rows)
-            if len(checked) == len(queries.sizes):
-                self._weights = checked
-            else:
-                self._row_weights = checked
-        # Where all documents have the same gain there are no pairs.
-        highest, lowest = queries.gains[queries.ptr[:-1]], queries.gains[queries.ptr[1:] - 1]
-        self._active = np.flatnonzero((highest > lowest) & (queries.scale * self._weights > 0))
+        super().__init__(loss, queries, weights, query_keys)
         self._samples = loss.samples if loss.noise > 0 else 1
         sizes = queries.sizes[self._active]
         self._cost = self._samples * sizes * (16.0 + np.minimum(queries.cut, sizes))
         self._steps = loss._steps(int(sizes.max(initial=1)))
-
-    @property
-    def rows(self) -> int:
-        """How many scores it takes."""
-        return self.queries.rows
-
-    @property
-    def ptr(self) -> Integers:
-        """Where each query begins, and the end."""
-        return self.queries.ptr
-
-    def __repr__(self) -> str:
-        return f"<{self.loss} bound to {self.rows} rows in {len(self.queries.sizes)} queries>"
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise, if there is any."""
@@ -214,7 +158,7 @@ class BoundLambda:
 
         def work(begin: int, end: int) -> None:
             _lambdas.lambda_range(
-                gradient, hessian, values, q.ptr, q.order, q.gains, q.scale, self._weights, self.keys,
+                gradient, hessian, values, q.ptr, q.order, q.gains, q.scale, self._query_weights, self.keys,
                 self._active, begin, end, q.metric.rule, q.position_weights, q.cut, self._steps, float(loss.sigma),
                 bool(loss.norm), float(loss.noise), int(self._samples), key,
             )  # fmt: skip
@@ -226,6 +170,9 @@ class BoundLambda:
             gradient *= self._row_weights
             hessian *= self._row_weights
         return gradient, hessian
+
+
+LambdaMART._bound_type = BoundLambda
 
 
 def soft_rank(

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
+from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_whole
-from ._data import Integers, Queries, check_scores, check_weights, lay_out
+from ._data import Integers, Queries, check_scores
 from .metrics import Array, Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
@@ -58,18 +59,8 @@ class Loss(Protocol):
         """Check the data once and lay it out."""
 
 
-def check_query_keys(query_keys: ArrayLike | None, queries: int) -> NDArray[np.uint64]:
-    """A 64-bit key a query; by default its place in the data."""
-    if query_keys is None:
-        return np.arange(queries, dtype=np.uint64)
-    keys = np.asarray(query_keys)
-    if keys.dtype.kind not in "iu" or keys.shape != (queries,):
-        raise ValueError(f"query_keys must be whole numbers, one a query ({queries}), got {keys.dtype} {keys.shape}")
-    return np.ascontiguousarray(keys).astype(np.uint64)
-
-
 @dataclasses.dataclass(frozen=True)
-class StochasticRank:
+class StochasticRank(MetricLoss["BoundStochasticRank"]):
     """The smoothed metric as a loss (Ustimenko & Prokhorenkova, "StochasticRank", ICML 2020).
 
     The loss of a query with scores z and labels r is minus the expectation of the metric of z - sigma*mu*r + sigma*noise,
@@ -131,41 +122,6 @@ class StochasticRank:
             raise ValueError(f'estimator must be "ccs" or "reinforce", got {self.estimator!r}')
         _threads.check(self.threads)
 
-    def __str__(self) -> str:
-        changed = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in dataclasses.fields(self)
-            if field.name != "metric" and getattr(self, field.name) != field.default
-        ]
-        return f"StochasticRank({', '.join([repr(str(self.metric)), *changed])})"
-
-    def bind(
-        self,
-        labels: ArrayLike,
-        groups: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        query_keys: ArrayLike | None = None,
-    ) -> BoundStochasticRank:
-        """Check the data once and lay it out for `gradient`.
-
-        Parameters
-        ----------
-        labels
-            Relevance of each row, 0 for none; the rows of a query stand together.
-        groups, qid
-            The size of each query, or the query id of each row: one of the two.
-        weights
-            One a query: its loss is multiplied by it. One a row: the row's gradient is.
-        query_keys
-            A whole number a query that selects its noise; by default its place in the data. With keys of their own, queries
-            get the same noise whatever other queries are in the data.
-        """
-        assert isinstance(self.metric, Metric)
-        queries = lay_out(self.metric, labels, groups, qid, _threads.check(self.threads))
-        return BoundStochasticRank(self, queries, weights, query_keys)
-
 
 class _Part(NamedTuple):
     """Queries that one kernel serves, and what each costs."""
@@ -178,25 +134,17 @@ def _call(kernel: Callable[..., None], before: tuple[Any, ...], after: tuple[Any
     kernel(*before, begin, end, *after)
 
 
-class BoundStochasticRank:
+class BoundStochasticRank(BoundQueries):
     """`StochasticRank` with its data; made by `StochasticRank.bind`."""
+
+    loss: StochasticRank
 
     def __init__(
         self, loss: StochasticRank, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
     ) -> None:
-        self.loss = loss
-        self.queries = queries
-        self.keys = check_query_keys(query_keys, len(queries.sizes))
-        self._scale, self._row_weights = queries.scale, None
-        if weights is not None:
-            checked = check_weights(weights, len(queries.sizes), queries.rows)
-            if len(checked) == len(queries.sizes):
-                self._scale = queries.scale * checked
-            else:
-                self._row_weights = checked
-        # Where all documents have the same gain, no order is better than another: the gradient is zero.
-        highest, lowest = queries.gains[queries.ptr[:-1]], queries.gains[queries.ptr[1:] - 1]
-        active = np.flatnonzero((highest > lowest) & (self._scale > 0))
+        super().__init__(loss, queries, weights, query_keys)
+        self._scale = queries.scale * self._query_weights
+        active = self._active
         sizes = queries.sizes[active]
         jumping = np.minimum(queries.cut + 1, sizes)
         long, huge = jumping > FAST_FROM, sizes >= _HUGE
@@ -206,19 +154,6 @@ class BoundStochasticRank:
         self._short = _Part(active[~long & ~huge], cost[~long & ~huge])
         self._long = _Part(active[long & ~huge], cost[long & ~huge])
         self._huge = active[huge]
-
-    @property
-    def rows(self) -> int:
-        """How many scores it takes."""
-        return self.queries.rows
-
-    @property
-    def ptr(self) -> Integers:
-        """Where each query begins, and the end."""
-        return self.queries.ptr
-
-    def __repr__(self) -> str:
-        return f"<{self.loss} bound to {self.rows} rows in {len(self.queries.sizes)} queries>"
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
@@ -269,3 +204,6 @@ class BoundStochasticRank:
                 scratch, out, q.order, begin, n, top, last, reach, boxes,
                 float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,
             )  # fmt: skip
+
+
+StochasticRank._bound_type = BoundStochasticRank
