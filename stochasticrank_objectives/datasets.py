@@ -11,9 +11,9 @@ from .metrics import Array
 
 
 class RankingData(NamedTuple):
-    """Features, graded labels and query sizes; the rows of a query stand together."""
+    """Features (float32 when read from files), graded labels and query sizes; the rows of a query stand together."""
 
-    features: Array
+    features: NDArray[np.float32] | NDArray[np.float64]
     labels: Array
     groups: NDArray[np.int64]
 

@@ -204,19 +204,19 @@ def test_numbers_are_rounded_as_python_rounds_them(values: list[str], labels: li
 def test_numbers_beyond_doubles_need_help_and_get_it(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The middle of two 32-bit numbers and 1e-22 more: a double cannot tell on which side it is, 18 digits neither."""
     seen = []
-    kernel = letor._parse_block
+    kernel = letor.parse_block
 
     def spy(*arguments: Any) -> None:
         kernel(*arguments)
-        seen.append(int(arguments[-1][letor._HARD]))
+        seen.append(int(arguments[-1][letor.HARD]))
 
-    monkeypatch.setattr(letor, "_parse_block", spy)
-    token = "16777217.0000000000000000000001"
-    path = write(tmp_path / "data", f"0.12345678901234567 qid:1 1:{token} 2:0.1234567890123456789\n")
+    monkeypatch.setattr(letor, "parse_block", spy)
+    down, up = "16777217.0000000000000000000001", "16777219.0000000000000000000001"  # where ties to even go
+    path = write(tmp_path / "data", f"0.12345678901234567 qid:1 1:{down} 2:{up} 3:0.1234567890123456789\n")
     found = read_svmlight(path)
-    assert seen == [2]  # the label, which is kept in 64 bits, and the first value
+    assert seen == [3]  # the label, which is kept in 64 bits, and two values
     assert found.labels.tolist() == [0.12345678901234567]
-    assert found.features.tolist() == [[np.float32(float(token)), np.float32(0.12345678901234568)]]
+    assert found.features.tolist() == [[np.float32(float(token)) for token in (down, up, "0.1234567890123456789")]]
 
 
 CELLS = st.dictionaries(st.integers(0, 8), st.floats(-1e6, 1e6, width=32), max_size=6)
@@ -471,7 +471,7 @@ def test_a_line_without_end(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     assert len(read_svmlight(path).labels) == 2
 
 
-@pytest.mark.parametrize("later", [GOOD * 3, GOOD, GOOD + "0 qid:1 1:1 2:1 3:1\n"])
+@pytest.mark.parametrize("later", [GOOD * 3, GOOD, GOOD + "0 qid:1 1:1 2:1 3:1\n", GOOD + GOOD.replace("0.5", "0.7")])
 def test_a_file_that_changes_meanwhile(tmp_path: pathlib.Path, later: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "data.txt", GOOD * 2)
     scan = letor._scan
@@ -937,7 +937,7 @@ import sys
 import numpy as np
 from stochasticrank_objectives import letor
 from stochasticrank_objectives.letor import read_svmlight
-kernels = (letor._scan_block, letor._parse_block)
+kernels = (letor.scan_block, letor.parse_block)
 assert [len(kernel.signatures) for kernel in kernels] == [0, 0], "importing compiles"
 for name in ("a.txt", "b.txt.gz"):
     read_svmlight(name, cache=False)
