@@ -9,6 +9,7 @@ import numpy as np
 from ._numba import inner, reduction
 
 INSERTION = 32  # up to this many, an insertion into a sorted list beats sorting
+FEW = 64  # up to this many candidates, counting who is better beats any sorting
 _RUN = 12
 
 
@@ -53,7 +54,7 @@ def sort_descending(keys, index, n, spare_keys, spare_index):
 @inner
 def room(n, size):
     """How long `keys`, `index` and `spare_keys` must be for `select`; `spare_index` needs n."""
-    return size if size <= INSERTION else min(n, 2 * size)
+    return FEW if size <= INSERTION else max(FEW, min(n, 2 * size))
 
 
 @reduction
@@ -105,6 +106,31 @@ def _insert(keys, index, count, size, value, j):
     return min(count + 1, size)
 
 
+@reduction
+def _better(some, count, value):
+    above = same = 0
+    for b in range(count):
+        above += 1 if some[b] > value else 0
+        same += 1 if some[b] == value else 0
+    return above, same
+
+
+@inner
+def _by_counting(values, candidates, size, reverse, keys, index, some, chosen):
+    """Put each of a few candidates where the number of better ones says: no branch depends on their order."""
+    for a in range(candidates):
+        some[a] = values[chosen[a]]
+    for a in range(candidates):
+        value = some[a]
+        rank, same = _better(some, candidates, value)
+        if same > 1:
+            for b in range(candidates):
+                rank += 1 if some[b] == value and (b > a if reverse else b < a) else 0
+        if rank < size:
+            keys[rank], index[rank] = value, chosen[a]
+    return min(candidates, size)
+
+
 @inner
 def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index):
     """The `size` largest of values[:n] that are at least `floor`, in descending order; returns how many there are.
@@ -119,11 +145,13 @@ def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index
         for j in range(n):  # without a branch: who passes is hard to predict
             spare_index[candidates] = j
             candidates += 1 if values[j] >= floor else 0
+        if candidates <= FEW:
+            return _by_counting(values, candidates, size, reverse, keys, index, spare_keys, spare_index)
         for step in range(candidates):
             j = spare_index[candidates - 1 - step if reverse else step]
             count = _insert(keys, index, count, size, values[j], j)
         return count
-    limit = room(n, size)
+    limit = min(n, 2 * size)
     full = False
     for step in range(n):
         j = n - 1 - step if reverse else step
