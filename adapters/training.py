@@ -1,10 +1,15 @@
-"""One call that trains any of the three boosters, on a loss of ours or on an objective of its own, and watches a metric."""
+"""One call that trains any of the three boosters, on a loss of ours or on an objective of its own, and watches a metric.
+
+`Trained.save` and `load` write and read the boosters' own model files.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +20,8 @@ from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Array, Metric, parse_metric
 
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
+SUFFIXES = {".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm", ".cbm": "catboost"}
+"""Which booster's a model file is, by how its name ends."""
 
 Progress = Callable[[float], object]
 """Called with the validation metric after each iteration."""
@@ -38,19 +45,102 @@ class Settings:
 class Trained:
     """A model with the validation metric after each iteration; it predicts with the trees up to the best one."""
 
+    booster: str
     model: Any
     curve: list[float]
     seconds: float
+    _trees: list[int]
     _predict: Callable[[ArrayLike, int], Array]
 
     @property
     def best_rounds(self) -> int:
-        """How many trees were best on the validation data."""
+        """After how many iterations the validation metric was best."""
         return int(np.argmax(self.curve)) + 1
 
-    def predict(self, features: ArrayLike) -> Array:
-        """Scores with the best number of trees."""
-        return self._predict(features, self.best_rounds)
+    def predict(self, features: ArrayLike, rounds: int | None = None) -> Array:
+        """Scores with the trees of so many iterations, by default the best number."""
+        trees = self._trees[(rounds or self.best_rounds) - 1]
+        return self._predict(features, trees) if trees else np.zeros(np.shape(features)[0])
+
+    def save(self, path: str | os.PathLike[str], rounds: int | None = None) -> None:
+        """Write the booster's own model file, with the trees of so many iterations, by default the best number."""
+        if (of := booster_of(path)) != self.booster:
+            raise ValueError(f"{os.fspath(path)} has the name of a model of {of}, but this one is of {self.booster}")
+        trees = self._trees[(rounds or self.best_rounds) - 1]
+        if not trees:
+            raise ValueError(f"{self.booster} has made no tree, so there is no model to save; use more data or lower limits")
+        if self.booster == "xgboost":
+            self.model[:trees].save_model(path)
+        elif self.booster == "lightgbm":
+            self.model.save_model(path, num_iteration=trees)
+        else:
+            model = self.model.copy()
+            model.shrink(trees)
+            model.save_model(os.fspath(path))
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A model from a file of its booster: how many features it wants, and its scores."""
+
+    booster: str
+    features: int
+    predict: Callable[[ArrayLike], Array]
+
+
+def booster_of(path: str | os.PathLike[str]) -> str:
+    """The booster that a model file is for, by its suffix."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in SUFFIXES:
+        known = ", ".join(f"{one} ({booster})" for one, booster in SUFFIXES.items())
+        raise ValueError(f"{os.fspath(path)} does not say by its name which booster's model it is; use one of {known}")
+    return SUFFIXES[suffix]
+
+
+def load(path: str | os.PathLike[str]) -> Loaded:
+    """Read a model file with its booster."""
+    booster = booster_of(path)
+    if not os.path.isfile(path):
+        raise ValueError(f"{os.fspath(path)}: there is no such model file")
+    with _as_value_error(f"{os.fspath(path)} is not a model of {booster}"):
+        return {"xgboost": _load_xgboost, "lightgbm": _load_lightgbm, "catboost": _load_catboost}[booster](os.fspath(path))
+
+
+def _load_xgboost(path: str) -> Loaded:
+    from .xgboost import xgb
+
+    model = xgb.Booster(model_file=path)
+    return Loaded("xgboost", model.num_features(), lambda x: _floats(model.predict(xgb.DMatrix(x), output_margin=True)))
+
+
+def _load_lightgbm(path: str) -> Loaded:
+    from .lightgbm import lightgbm as lgb
+
+    model = lgb.Booster(model_file=path)
+    return Loaded("lightgbm", model.num_feature(), lambda x: _floats(model.predict(x, raw_score=True)))
+
+
+def _load_catboost(path: str) -> Loaded:
+    from .catboost import catboost
+
+    model = catboost.CatBoost().load_model(path)
+    names = model.feature_names_
+    return Loaded("catboost", len(names), lambda x: _floats(model.predict(x, prediction_type="RawFormulaVal")))
+
+
+def _floats(scores: Any) -> Array:
+    return np.asarray(scores, np.float64)
+
+
+@contextlib.contextmanager
+def _as_value_error(what: str) -> Iterator[None]:
+    """The boosters' own errors, each of a class of its own, as ValueErrors of one line."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ not in ("XGBoostError", "LightGBMError", "CatBoostError"):
+            raise
+        raise ValueError(f"{what}: {str(error).strip().splitlines()[0]}") from error
 
 
 class _Watch:
@@ -58,10 +148,12 @@ class _Watch:
 
     def __init__(self, patience: int | None, progress: Progress | None) -> None:
         self.curve: list[float] = []
+        self.trees: list[int] = []  # how many there are after each iteration: LightGBM keeps none without a split
         self._patience, self._progress = patience, progress
 
-    def stops(self, value: float) -> bool:
+    def stops(self, value: float, trees: int | None = None) -> bool:
         self.curve.append(float(value))
+        self.trees.append(len(self.curve) if trees is None else trees)
         if self._progress is not None:
             self._progress(self.curve[-1])
         return self._patience is not None and len(self.curve) - 1 - int(np.argmax(self.curve)) >= self._patience
@@ -88,8 +180,9 @@ def train(
     watch = _Watch(settings.patience, progress)
     start = time.perf_counter()
     fit = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[booster]
-    model, predict = fit(objective, learn, valid, parse_metric(metric), settings, watch)
-    return Trained(model, watch.curve, time.perf_counter() - start, predict)
+    with _as_value_error(booster):
+        model, predict = fit(objective, learn, valid, parse_metric(metric), settings, watch)
+    return Trained(booster, model, watch.curve, time.perf_counter() - start, watch.trees, predict)
 
 
 def _xgboost(
@@ -122,7 +215,7 @@ def _xgboost(
 
     def predict(features: ArrayLike, rounds: int) -> Array:
         scores = model.predict(xgb.DMatrix(features), iteration_range=(0, rounds), output_margin=True)
-        return np.asarray(scores, np.float64)
+        return _floats(scores)
 
     return model, predict
 
@@ -134,7 +227,7 @@ def _lightgbm(
     from .lightgbm import lightgbm as lgb
 
     def callback(environment: Any) -> None:
-        if watch.stops(environment.evaluation_result_list[0][2]):
+        if watch.stops(environment.evaluation_result_list[0][2], environment.model.current_iteration()):
             raise lgb.callback.EarlyStopException(environment.iteration, environment.evaluation_result_list)
 
     data = lgb.Dataset(learn.features, learn.labels, group=learn.groups, params={"verbose": -1})
@@ -157,7 +250,7 @@ def _lightgbm(
     )  # fmt: skip
 
     def predict(features: ArrayLike, rounds: int) -> Array:
-        return np.asarray(model.predict(features, num_iteration=rounds, raw_score=True), np.float64)
+        return _floats(model.predict(features, num_iteration=rounds, raw_score=True))
 
     return model, predict
 
@@ -169,7 +262,8 @@ def _catboost(
 
     class Callback:
         def after_iteration(self, info: Any) -> bool:
-            return not watch.stops(next(iter(info.metrics["validation"].values()))[-1])
+            # By name: beside ours CatBoost reports the metric of its own objective, in no particular order.
+            return not watch.stops(info.metrics["validation"][str(metric)][-1])
 
     data = catboost.Pool(learn.features, learn.labels, group_id=learn.qid)
     held = catboost.Pool(valid.features, valid.labels, group_id=valid.qid)
@@ -194,6 +288,6 @@ def _catboost(
     model.fit(data, eval_set=held, callbacks=[Callback()])
 
     def predict(features: ArrayLike, rounds: int) -> Array:
-        return np.asarray(model.predict(features, prediction_type="RawFormulaVal", ntree_end=rounds), np.float64)
+        return _floats(model.predict(features, prediction_type="RawFormulaVal", ntree_end=rounds))
 
     return model, predict
