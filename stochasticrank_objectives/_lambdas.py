@@ -28,7 +28,7 @@ from .metrics import AVERAGE, CASCADE, PLAIN, Array
 GUMBEL = 3  # the purpose of this noise, beside those in `_noise`
 
 _LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
-_LOG2_E = math.log2(math.e)
+_LOG2_E = np.log2(math.e)
 _NEAR = 0.01  # added to the distance of two scores where it divides, as in LightGBM
 
 
@@ -241,7 +241,7 @@ def lambda_range(
             first = scale[query] * sigma
             if norm and size > 0.0:  # LightGBM's normalisation of queries: the sum of all sizes becomes log2(1 + sum)
                 both = 2.0 * first * size
-                first *= math.log2(1.0 + both) / both
+                first *= np.log2(1.0 + both) / both
             first *= query_weights[query] / samples
             rows = order[start : start + n]
             for i in range(n):
