@@ -32,7 +32,9 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 class Scratch(NamedTuple):
-    """Arrays for one query after another. By document, in the order of falling gain: z centred scores, x where the
+    """Arrays for one query after another; in loops use local names for them, taking one out costs a reference count.
+
+    By document, in the order of falling gain: z centred scores, x where the
     documents are without noise, y with it, gain, noise, total (the gradient so far). By position in the list sorted by y:
     top_y, place (which document), and of those that can jump top_x, top_gain, top_total, survival, q_below, q_above.
     """
@@ -133,23 +135,28 @@ def _draw(s, n, key, query_key, sample, begin, end):
 @inline
 def _sort(s, values, n, size, floor, worst):
     """Sort the best `size` documents and fetch their gains; returns how many there are."""
-    count = select(values, n, size, floor, worst, s.top_y, s.place, s.spare_y, s.spare_index)
+    place, gain, top_gain = s.place, s.gain, s.top_gain
+    count = select(values, n, size, floor, worst, s.top_y, place, s.spare_y, s.spare_index)
     for i in range(count):
-        s.top_gain[i] = s.gain[s.place[i]]
+        top_gain[i] = gain[place[i]]
     return count
 
 
 @inline
 def _set_apart(s, kind, served):
     """The first `served` documents of the sorted list, in its order."""
+    place, x, total = s.place, s.x, s.total
+    top_x, top_total, top_gain, survival = s.top_x, s.top_total, s.top_gain, s.survival
     for i in range(served):
-        s.top_x[i] = s.x[s.place[i]]
-        s.top_total[i] = s.total[s.place[i]]
-        s.survival[i] = 1.0
-        if kind == CASCADE and s.top_gain[i] < 1.0:
-            s.survival[i] = 1.0 / (1.0 - s.top_gain[i])
+        top_x[i] = x[place[i]]
+        top_total[i] = total[place[i]]
+        survival[i] = 1.0
+    if kind == CASCADE:
+        for i in range(served):
+            if top_gain[i] < 1.0:
+                survival[i] = 1.0 / (1.0 - top_gain[i])
     for i in range(served, padded(served)):
-        s.top_x[i] = s.survival[i] = 0.0
+        top_x[i] = survival[i] = 0.0
 
 
 @inline
@@ -177,22 +184,24 @@ def _rank_long(s, n, kind, weights, cut):
 @inline
 def _add_rest(s, relevant, top, begin, end):
     """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
+    total, x, gain, y, top_gain, q_below = s.total, s.x, s.gain, s.top_y, s.top_gain, s.q_below
     for m in range(top):
-        if s.q_below[m] != 0.0:
-            stop = end if s.top_gain[m] != 0.0 else min(end, padded(relevant))
-            add_passing(s.total, s.x, s.gain, begin, stop, s.top_y[m], s.top_gain[m], s.q_below[m])
+        if q_below[m] != 0.0:
+            stop = end if top_gain[m] != 0.0 else min(end, padded(relevant))
+            add_passing(total, x, gain, begin, stop, y[m], top_gain[m], q_below[m])
 
 
 @inline
 def _add_top(s, top, last):
     """The first `top` documents cross each other and the one after them."""
     total, x, y, gain, survival = s.top_total, s.top_x, s.top_y, s.top_gain, s.survival
+    q_below, q_above = s.q_below, s.q_above
     for m in range(last + 1):
-        if s.q_below[m] != 0.0 or s.q_above[m] != 0.0:
+        if q_below[m] != 0.0 or q_above[m] != 0.0:
             if top <= LANES:  # the usual cut: a loop of known length has no overhead
-                cross(total, x, gain, survival, 0, LANES, m, y[m], gain[m], s.q_below[m], s.q_above[m])
+                cross(total, x, gain, survival, 0, LANES, m, y[m], gain[m], q_below[m], q_above[m])
             else:
-                add_crossing(total, x, gain, survival, 0, padded(top), m, y[m], gain[m], s.q_below[m], s.q_above[m])
+                add_crossing(total, x, gain, survival, 0, padded(top), m, y[m], gain[m], q_below[m], q_above[m])
 
 
 @inline
@@ -215,13 +224,12 @@ def _add(s, n, relevant, top, boxes, begin, end):
 @inline
 def _settle(s, top, reach, served):
     """The document that ends a cascade passes those after it; then the sorted documents' sums go back to their places."""
+    total, place, top_total, top_x, y = s.total, s.place, s.top_total, s.top_x, s.top_y
+    gain, survival, q_below, q_above = s.top_gain, s.survival, s.q_below, s.q_above
     for m in range(top, reach + 1):
-        add_crossing(
-            s.top_total, s.top_x, s.top_gain, s.survival, top - 1, top,
-            m, s.top_y[m], s.top_gain[m], s.q_below[m], s.q_above[m],
-        )  # fmt: skip
+        add_crossing(top_total, top_x, gain, survival, top - 1, top, m, y[m], gain[m], q_below[m], q_above[m])
     for i in range(served):
-        s.total[s.place[i]] = s.top_total[i]
+        total[place[i]] = top_total[i]
 
 
 @inner
@@ -247,11 +255,12 @@ def _project(total, z, n, nu, strength):
 @inline
 def _finish(s, out, order, begin, n, nu, strength, factor):
     """Project, scale, and put the gradient where the documents stand in the data."""
+    total = s.total
     if strength > 0.0:
-        _project(s.total, s.z, n, nu, strength)
+        _project(total, s.z, n, nu, strength)
     rows, places = out[begin : begin + n], order[begin : begin + n]
     for j in range(n):
-        rows[np.uint32(places[j])] = factor * s.total[j]
+        rows[np.uint32(places[j])] = factor * total[j]
 
 
 @inline
@@ -318,8 +327,9 @@ def reinforce_range(
         for sample in range(samples):
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
             change = list_value(kind, weights, cut, s.top_gain, _sort(s, s.y, n, size, -np.inf, False)) - baseline
+            total, noise = s.total, s.noise
             for j in range(n):
-                s.total[j] += change * s.noise[j]
+                total[j] += change * noise[j]
         _finish(s, out, order, start, n, nu, strength, -scale[query] / (sigma * samples))
 
 

@@ -8,6 +8,8 @@ be reordered, to the same end.
 
 from __future__ import annotations
 
+import functools
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +39,18 @@ def reduction(function: Callable[..., Any]) -> Any:
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile an entry point, cached on disk wherever numba finds a folder it can write to."""
     try:
-        return numba.njit(cache=True, **_FLAGS)(function)
+        compiled = numba.njit(cache=True, **_FLAGS)(function)
     except RuntimeError:  # "no locator available": nothing is writable, so compile anew in each process
         return numba.njit(**_FLAGS)(function)
+    # Numba compiles anew when the file of the entry point has changed, but what it calls may be in any of ours.
+    file: Any = getattr(compiled._cache, "_cache_file", None)
+    if hasattr(file, "_source_stamp"):
+        file._source_stamp = _stamp()
+    return compiled
+
+
+@functools.cache
+def _stamp() -> tuple[tuple[str, float, int], ...]:
+    """Changes when any kernel's file does."""
+    files = sorted(pathlib.Path(__file__).parent.glob("_*.py"))
+    return tuple((file.name, file.stat().st_mtime, file.stat().st_size) for file in files)

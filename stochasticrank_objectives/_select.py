@@ -76,20 +76,27 @@ def _reaching(values, n, bound):
 
 @inner
 def _lower_bound(values, n, size):
-    """A value that at least `size` of values[:n] reach, and if it is found quickly, few more: a bisection by counting."""
+    """A value that at least `size` of values[:n] reach, and usually few more.
+
+    The first guess is where a little more than `size` would be if the values were normal (Abramowitz & Stegun 26.2.22);
+    from there a bisection, by counting.
+    """
     mean, square = _moments(values, n)
-    low, high = mean, mean + 4.0 * math.sqrt(max(square - mean * mean, 0.0))
-    if _reaching(values, n, low) < size:
-        return -np.inf
+    deviation = math.sqrt(max(square - mean * mean, 0.0))
+    enough = 2 * size + 4
+    t = math.sqrt(-2.0 * math.log((1.25 * size + 1.0) / n))
+    guess = mean + deviation * (t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t)))
+    low, high = -np.inf, mean + 4.0 * deviation
     for _ in range(8):
-        middle = 0.5 * (low + high)
-        count = _reaching(values, n, middle)
+        count = _reaching(values, n, guess)
         if count < size:
-            high = middle
+            high = guess
+            guess = mean if low == -np.inf and guess > mean else 0.5 * (max(low, mean - 4.0 * deviation) + high)
+        elif count <= enough:
+            return guess
         else:
-            low = middle
-            if count <= size + size // 2:
-                break
+            low = guess
+            guess = 0.5 * (low + high)
     return low
 
 
