@@ -33,7 +33,7 @@ def _draw(s, n, count):
 def _rank(s, n, weights, cut, y, count):
     for q in range(count):
         s.y[:n] = y[q * n : (q + 1) * n]
-        _kernels._rank(s, n, 0, weights, cut)
+        _kernels._rank(s, n, 0, weights, cut, min(cut + 1, n))
 
 
 @_jit

@@ -160,10 +160,10 @@ def _set_apart(s, kind, served):
 
 
 @inline
-def _rank(s, n, kind, weights, cut):
-    """Sort what matters, fill the jumps, set the first `top` apart; returns (top, last, reach) of `fill_jumps`."""
+def _rank(s, n, kind, weights, cut, size):
+    """Sort the best `size`, fill the jumps, set the first `top` apart; returns (top, last, reach) of `fill_jumps`."""
     floor = second_largest_stop(s.y, s.gain, n) if kind == CASCADE else -np.inf
-    count = _sort(s, s.y, n, min(cut + 1, n), floor, False)
+    count = _sort(s, s.y, n, size, floor, False)
     top, last, reach = fill_jumps(kind, weights, cut, s.top_gain, count, s.q_below, s.q_above)
     _set_apart(s, kind, top)
     return top, last, reach
@@ -172,7 +172,12 @@ def _rank(s, n, kind, weights, cut):
 @inline
 def _rank_long(s, n, kind, weights, cut):
     """As `_rank`, and the number of boxes: if there are any, the whole query is sorted and set apart."""
-    top, last, reach = _rank(s, n, kind, weights, cut)
+    size = min(cut + 1, n)
+    # Hardly anybody gets far down a cascade: try with its beginning, which tells if that was all.
+    first = min(2 * FAST_FROM, size) if kind == CASCADE else size
+    top, last, reach = _rank(s, n, kind, weights, cut, first)
+    if first < size and max(last, reach) >= first - 1:
+        top, last, reach = _rank(s, n, kind, weights, cut, size)
     if last < FAST_FROM:
         return top, last, reach, 0
     if cut + 1 < n or kind == CASCADE:
@@ -282,7 +287,7 @@ def gradient_range(
         _load(s, scores, order, gains, relevance, start, n, sigma, mu)
         for sample in range(samples):
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
-            top, last, reach = _rank(s, n, kind, weights, cut)
+            top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
             if top < n:
                 _add_rest(s, relevant[query], top, 0, padded(n))
             _add_top(s, top, last)
@@ -356,7 +361,7 @@ def rank_one(s, n, kind, weights, cut):
     """Step 3; returns (top, last, reach, boxes)."""
     if min(cut + 1, n) > FAST_FROM:
         return _rank_long(s, n, kind, weights, cut)
-    top, last, reach = _rank(s, n, kind, weights, cut)
+    top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
     return top, last, reach, 0
 
 
