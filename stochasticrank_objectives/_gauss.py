@@ -58,16 +58,18 @@ def exp2_negative(t):
 @inner
 def add_passing(total, x, gain, begin, end, y_u, gain_u, q):
     """Documents begin..end, all ranked below u, each pass u: D = q (g_j - g_u)."""
-    for j in range(begin, end):
+    # Slices: an index that starts at 0 cannot be negative, which numba would have to allow for, in a way that is slow.
+    total, x, gain = total[begin:end], x[begin:end], gain[begin:end]
+    for j in range(len(total)):
         t = y_u - x[j]
         total[j] += q * (gain[j] - gain_u) * exp2_negative(-t * t)
 
 
 @inline
-def cross(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above):
-    """Sorted documents begin..end each cross u, the document at position m: from below if they stand after it, else from
+def cross(total, x, gain, survival, n, m, y_u, gain_u, q_below, q_above):
+    """The first n sorted documents each cross u, the document at position m: from below if they stand after it, else from
     above, where the product before u is theirs divided by their own continuation (`survival` is its inverse)."""
-    for i in range(begin, end):
+    for i in range(n):
         t = y_u - x[i]
         q = q_below if i > m else q_above * survival[i]
         total[i] += q * (gain[i] - gain_u) * exp2_negative(-t * t)
@@ -75,8 +77,9 @@ def cross(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above
 
 @inner
 def add_crossing(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above):
-    """`cross`, compiled once for all ranges."""
-    cross(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above)
+    """`cross` for sorted documents begin..end."""
+    total, x, gain, survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
+    cross(total, x, gain, survival, end - begin, m - begin, y_u, gain_u, q_below, q_above)
 
 
 @inner
@@ -145,6 +148,20 @@ def _first_at_most(y, n, bound):
 
 
 @inner
+def _add_box(total, x, gain, survival, begin, end, centre, plain, gained, above):
+    """Sorted documents begin..end, all above a box or all below it, cross its sources."""
+    if begin >= end:
+        return
+    total, x, gain, survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
+    if above:
+        for i in range(len(total)):
+            total[i] += survival[i] * value_at(plain, gained, x[i] - centre, gain[i])
+    else:
+        for i in range(len(total)):
+            total[i] += value_at(plain, gained, x[i] - centre, gain[i])
+
+
+@inner
 def add_boxes(total, x, y, gain, survival, n, q_below, q_above, boxes, starts, series, begin, end):
     """Sorted documents begin..end each cross all sources, by the boxes of `make_boxes`."""
     forth, back = np.zeros((2, TERMS)), np.zeros((2, TERMS))
@@ -160,12 +177,8 @@ def add_boxes(total, x, y, gain, survival, n, q_below, q_above, boxes, starts, s
                 add_crossing(total, x, gain, survival, low, high, m, y[m], gain[m], q_below[m], q_above[m])
             continue
         centre = y[first] - 0.5 * _WIDTH
-        plain, gained = series[b, 2], series[b, 3]
-        for i in range(low, min(high, first)):
-            total[i] += survival[i] * value_at(plain, gained, x[i] - centre, gain[i])
-        plain, gained = series[b, 0], series[b, 1]
-        for i in range(max(low, last), high):
-            total[i] += value_at(plain, gained, x[i] - centre, gain[i])
+        _add_box(total, x, gain, survival, low, min(high, first), centre, series[b, 2], series[b, 3], True)
+        _add_box(total, x, gain, survival, max(low, last), high, centre, series[b, 0], series[b, 1], False)
         if max(low, first) < min(high, last):
             forth[:] = 0.0
             for i in range(first, min(high, last)):

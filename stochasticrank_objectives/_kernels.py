@@ -204,9 +204,9 @@ def _add_top(s, top, last):
     for m in range(last + 1):
         if q_below[m] != 0.0 or q_above[m] != 0.0:
             if top <= LANES:  # the usual cut: a loop of known length has no overhead
-                cross(total, x, gain, survival, 0, LANES, m, y[m], gain[m], q_below[m], q_above[m])
+                cross(total, x, gain, survival, LANES, m, y[m], gain[m], q_below[m], q_above[m])
             else:
-                add_crossing(total, x, gain, survival, 0, padded(top), m, y[m], gain[m], q_below[m], q_above[m])
+                cross(total, x, gain, survival, padded(top), m, y[m], gain[m], q_below[m], q_above[m])
 
 
 @inline

@@ -75,15 +75,16 @@ class Method:
 
 
 def _lambda_mart(metric: Metric, params: Params, seed: int) -> Loss:
+    """With the normalisation by query that the boosters' own have by default, and without which it is clearly weaker."""
     from .baselines import LambdaMART
 
-    return LambdaMART(metric, noise=params.get("noise", 0.0), seed=seed)
+    return LambdaMART(metric, norm=True, noise=params.get("noise", 0.0), seed=seed)
 
 
 def _lambda_loss(metric: Metric, params: Params, seed: int) -> Loss:
     from .baselines import LambdaLoss
 
-    return LambdaLoss(metric, noise=params.get("noise", 0.0), seed=seed)
+    return LambdaLoss(metric, norm=True, noise=params.get("noise", 0.0), seed=seed)
 
 
 def _soft_rank(metric: Metric, params: Params, seed: int) -> Loss:
