@@ -121,7 +121,7 @@ def test_losses_are_those_of_the_methods() -> None:
     soft = {name: value for name, value in params.items() if name != "mu"}
     made = {name: str(method.make(metric, soft if name == "sr-r1-soft" else params, 0)) for name, method in METHODS.items()}
     sglb = "learning_rate=0.2, diffusion_temperature=1000000000.0, model_shrink_rate=0.001, model_shrink_mode='Constant')"
-    assert made["e-lambdamart"] == "LambdaMART('ndcg@5', noise=0.3)"
+    assert made["e-lambdamart"] == "LambdaMART('ndcg@5', norm=True, noise=0.3)"
     assert made["softrank"] == made["ccs"] == "StochasticRank('ndcg@5', mu=0.0, sfa=False)"
     assert made["reinforce"] == "StochasticRank('ndcg@5', mu=0.0, sfa=False, estimator='reinforce')"
     assert made["ccs+sfa"] == "StochasticRank('ndcg@5', mu=0.0)"
