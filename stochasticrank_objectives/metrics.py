@@ -65,16 +65,16 @@ class Metric:
         """Raise ValueError if these labels, already known to be finite and not negative, do not suit the metric."""
 
     def gains(self, labels: Array) -> Array:
-        """The gain g of each document."""
-        raise NotImplementedError
+        """The gain g of each document; by default its label."""
+        return labels
 
     def relevance(self, labels: Array) -> Array:
         """The relevance r by which mu shifts the scores."""
         return labels
 
     def weights(self, positions: int) -> Array:
-        """The weights w of the first so many positions."""
-        raise NotImplementedError
+        """The weights w of the first so many positions; by default all the same."""
+        return np.ones(positions)
 
     @property
     def cut(self) -> float:
