@@ -173,9 +173,6 @@ class PFound(Metric):
         remedy = "map grades to the chance that a document satisfies the user, for example labels / labels.max()"
         _refuse(labels, labels > 1, "is not a probability, and pfound needs labels from 0 to 1", remedy)
 
-    def gains(self, labels: Array) -> Array:
-        return labels
-
     def weights(self, positions: int) -> Array:
         return self.decay ** np.arange(positions, dtype=np.float64)
 
@@ -217,9 +214,6 @@ class Hit(_Binary):
     rule = CASCADE
     needs_k = True
 
-    def weights(self, positions: int) -> Array:
-        return np.ones(positions)
-
 
 @dataclasses.dataclass(frozen=True)
 class MAP(_Binary):
@@ -258,9 +252,6 @@ class Recall(_Binary):
 
     normaliser = "relevant"
     needs_k = True
-
-    def weights(self, positions: int) -> Array:
-        return np.ones(positions)
 
 
 @dataclasses.dataclass(frozen=True)
