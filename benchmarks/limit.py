@@ -10,7 +10,7 @@ import numpy as np
 
 import stochasticrank_objectives as sr
 from stochasticrank_objectives import _gauss, _kernels, _noise
-from stochasticrank_objectives._numba import _FLAGS
+from stochasticrank_objectives._numba import _FLAGS, wide
 
 from .harness import best_of, queries, table
 
@@ -19,18 +19,21 @@ _jit = numba.njit(**_FLAGS)
 
 @_jit
 def _load(s, scores, order, gains, relevance, n, count):
+    wide()
     for q in range(count):
         _kernels._load(s, scores, order, gains, relevance, q * n, n, 1.0, 0.1)
 
 
 @_jit
 def _draw(s, n, count):
+    wide()
     for q in range(count):
         _kernels._draw(s, n, np.uint64(5), np.uint64(q), 0, 0, _noise.padded(n) // 4)
 
 
 @_jit
 def _rank(s, n, weights, cut, y, count):
+    wide()
     for q in range(count):
         s.y[:n] = y[q * n : (q + 1) * n]
         _kernels._rank(s, n, 0, weights, cut, min(cut + 1, n))
@@ -38,6 +41,7 @@ def _rank(s, n, weights, cut, y, count):
 
 @_jit
 def _densities(s, n, cut, count):
+    wide()
     for _ in range(count):
         _kernels._add_rest(s, n, cut, 0, _gauss.padded(n))
         _kernels._add_top(s, cut, cut)
@@ -45,12 +49,14 @@ def _densities(s, n, cut, count):
 
 @_jit
 def _finish(s, out, order, n, count):
+    wide()
     for q in range(count):
         _kernels._finish(s, out, order, q * n, n, 0.01, 1.0, 0.5)
 
 
 @_jit
 def _powers(x, out, repeats):
+    wide()
     for _ in range(repeats):
         for j in range(len(x)):
             out[j] += _gauss.exp2_negative(x[j])
@@ -60,7 +66,8 @@ def run(quick: bool) -> dict[str, Any]:
     count, n, cut = 600 if quick else 6000, 120, 10
     labels, groups, scores = queries(count, n)
     bound = sr.StochasticRank(f"ndcg@{cut}", mu=0.1, threads=1).bind(labels, groups)
-    q, s, out = bound.queries, _kernels.scratch_one(n, cut), np.zeros(len(labels))
+    q = bound.queries
+    s, out = _kernels.scratch_one(n, 0, q.position_weights, cut), np.zeros(len(labels))
     _load(s, scores, q.order, q.gains, q.relevance, n, 1)
     x, sums = -5 * np.random.default_rng(0).random(128), np.zeros(128)
     evaluations = count * (_gauss.padded(n) * cut + _gauss.padded(cut) * (cut + 1))

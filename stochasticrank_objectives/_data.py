@@ -62,10 +62,16 @@ def check_scores(scores: ArrayLike, rows: int) -> Array:
     # A finite sum proves that all are finite, and is far cheaper than looking at each.
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not np.isfinite(array.sum())
-    if suspicious and (wrong := ~np.isfinite(array)).any():
-        at = first(wrong)
-        raise ValueError(f"scores[{at}] = {array[at]} is not finite; the model has diverged: lower the learning rate")
+    if suspicious:
+        check_finite(array)
     return array
+
+
+def check_finite(scores: Array) -> None:
+    """No score is NaN or infinite, or a ValueError."""
+    if (wrong := ~np.isfinite(scores)).any():
+        at = first(wrong)
+        raise ValueError(f"scores[{at}] = {scores[at]} is not finite; the model has diverged: lower the learning rate")
 
 
 def _sizes(groups: ArrayLike) -> Integers:

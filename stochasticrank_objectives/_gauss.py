@@ -4,10 +4,10 @@ Coordinates are in units in which the density is a power of two: with kappa = sq
 exp(-(y - x)^2/2) = 2^-(kappa*y - kappa*x)^2. The constant factor of the density is left to the caller.
 Arrays are padded to a multiple of `LANES`, so that vectorised loops have no scalar remainder.
 
-Long lists are summed by a fast Gauss transform. The sorted sources are cut into boxes one standard deviation wide. With
+Many sources are summed by a fast Gauss transform. The sorted sources are cut into boxes two standard deviations wide. With
 s and t the distances of target and source from the centre of a box, 2^-(s - t)^2 = 2^-s^2 2^-t^2 exp(2 ln2 s t), and the
-exponential is a short power series: a box is to every target a polynomial in s. Sources in the target's own box, where above
-and below must be told apart, are summed the same way while the box is passed through, once in each direction.
+exponential is a short power series: a box is to every target a polynomial in s. Targets that are in the box themselves, for
+which sources above and below must be told apart, use the series of the sources before them, and of those after them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,25 @@ import math
 
 import numpy as np
 
-from ._numba import inline, inner
+from ._numba import inline, inner, wide
 
 KAPPA = math.sqrt(0.5 * math.log2(math.e))
 LANES = 16
-TERMS = 16  # of the power series; what is left out is below 1e-12 of the largest density
-SPARSE = 8  # a box with fewer sources is summed directly
+TERMS = 24  # of the power series; what is left out is below 1e-12 of the largest density
+SPARSE = 4  # a box with fewer sources is summed directly
+_FEW = 16  # documents of a box that are summed directly
+WORK = 2 * TERMS + _FEW
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, held in the low bits
 _EXPONENT = np.int64(52)
-_WIDTH = KAPPA
+_WIDTH = 2.0 * KAPPA
 _REACH = 7.5 * KAPPA  # densities beyond are below 1e-12 of the largest
 _NOISE = 6.8 * KAPPA  # no deviate is larger: the radius comes from 32 bits
-_TWO_LN2 = 2.0 * math.log(2.0)
+_FAR = 16.0 * KAPPA  # from the centre of a box; the power series would overflow much further away
+_SEARCHED = 1000  # documents from which on it pays to look for those near a box
+_BIT = np.array([float(k >> bit & 1) for bit in range(5) for k in range(TERMS)])
+_NOT = 1.0 - _BIT
+_OVER_FACTORIAL = np.array([(2.0 * math.log(2.0)) ** k / math.factorial(k) for k in range(TERMS)])
 
 
 @inline
@@ -58,6 +64,7 @@ def exp2_negative(t):
 @inner
 def add_passing(total, x, gain, begin, end, y_u, gain_u, q):
     """Documents begin..end, all ranked below u, each pass u: D = q (g_j - g_u)."""
+    wide()
     # Slices: an index that starts at 0 cannot be negative, which numba would have to allow for, in a way that is slow.
     total, x, gain = total[begin:end], x[begin:end], gain[begin:end]
     for j in range(len(total)):
@@ -69,6 +76,7 @@ def add_passing(total, x, gain, begin, end, y_u, gain_u, q):
 def cross(total, x, gain, survival, n, m, y_u, gain_u, q_below, q_above):
     """The first n sorted documents each cross u, the document at position m: from below if they stand after it, else from
     above, where the product before u is theirs divided by their own continuation (`survival` is its inverse)."""
+    wide()
     for i in range(n):
         t = y_u - x[i]
         q = q_below if i > m else q_above * survival[i]
@@ -78,17 +86,43 @@ def cross(total, x, gain, survival, n, m, y_u, gain_u, q_below, q_above):
 @inner
 def add_crossing(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above):
     """`cross` for sorted documents begin..end."""
+    wide()
     total, x, gain, survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
     cross(total, x, gain, survival, end - begin, m - begin, y_u, gain_u, q_below, q_above)
 
 
 @inner
-def make_boxes(y, gain, q_below, q_above, sources, starts, series):
+def cross_all(total, x, y, gain, survival, n, sources, q_below, q_above):
+    """The first n sorted documents (n padded) cross the first `sources`; as `cross`, but faster: whether a document stands
+    above or below the source must be asked only in the source's own block of LANES."""
+    wide()
+    for m in range(sources):
+        if q_below[m] == 0.0 and q_above[m] == 0.0:
+            continue
+        begin = m // LANES * LANES
+        end = begin + LANES
+        y_u, gain_u, q = y[m], gain[m], q_above[m]
+        if begin > 0:
+            upper, upper_x, upper_gain, upper_survival = total[:begin], x[:begin], gain[:begin], survival[:begin]
+            for i in range(len(upper)):
+                t = y_u - upper_x[i]
+                upper[i] += q * upper_survival[i] * (upper_gain[i] - gain_u) * exp2_negative(-t * t)
+        if end < n:
+            add_passing(total, x, gain, end, n, y_u, gain_u, q_below[m])
+        if begin < n:
+            near, near_x, near_gain, near_survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
+            cross(near, near_x, near_gain, near_survival, LANES, m - begin, y_u, gain_u, q_below[m], q)
+
+
+@inner
+def make_boxes(y, gain, q_below, q_above, both, sources, starts, series, work):
     """Cut the sorted sources into boxes; returns how many. Box b holds sources starts[b]..starts[b+1]-1.
 
-    series[b] has four rows: the power series of the box with coefficients q_below, q_below*g, q_above, q_above*g.
-    Boxes with fewer than SPARSE sources have none, and a run of such boxes next to each other shares one entry of `starts`.
+    series[b] has four rows: the power series of the box with coefficients q_below, q_below*g and, if `both` are wanted,
+    q_above, q_above*g. Boxes with fewer than SPARSE sources have none, and a run of such boxes next to each other shares one
+    entry of `starts`. `work` is room for `WORK` numbers.
     """
+    wide()
     boxes = 0
     begin = 0
     while begin < sources:
@@ -96,17 +130,21 @@ def make_boxes(y, gain, q_below, q_above, sources, starts, series):
         while end < sources and y[begin] - y[end] < _WIDTH:
             end += 1
         if end - begin >= SPARSE:
-            row = series[boxes]
-            row[:] = 0.0
-            centre = y[begin] - 0.5 * _WIDTH
-            for m in range(begin, end):
-                add_term(row[0], row[1], y[m] - centre, q_below[m], gain[m])
-                add_term(row[2], row[3], y[m] - centre, q_above[m], gain[m])
+            centre, row = _centre(y, begin, end), series[boxes]
+            _clear(work)
+            _add_sources(work, y, gain, q_below, begin, end, centre)
+            for k in range(2 * TERMS):
+                row[k] = work[k]
+            if both:
+                _clear(work)
+                _add_sources(work, y, gain, q_above, begin, end, centre)
+                for k in range(2 * TERMS):
+                    row[2 * TERMS + k] = work[k]
         else:
             # So that the number of boxes stays a small part of the sources, sparse neighbours are joined.
             while end < sources and end - begin < SPARSE:
                 end += 1
-            series[boxes, 0, 0] = np.nan
+            series[boxes, 0] = np.nan
         starts[boxes] = begin
         boxes += 1
         begin = end
@@ -115,23 +153,47 @@ def make_boxes(y, gain, q_below, q_above, sources, starts, series):
 
 
 @inline
-def add_term(plain, gained, t, q, gain):
-    """Add one source, at t from the centre, to the two power series of a box."""
-    term = q * exp2_negative(-t * t)
-    for k in range(TERMS):
-        plain[k] += term
-        gained[k] += gain * term
-        term *= _TWO_LN2 * t / (k + 1)
+def _centre(y, begin, end):
+    return 0.5 * (y[begin] + y[end - 1])
+
+
+@inline
+def _clear(work):
+    for k in range(2 * TERMS):
+        work[k] = 0.0
+
+
+@inline
+def _add_sources(work, y, gain, q, begin, end, centre):
+    """Add the sources begin..end to the power series with coefficients q, work[:TERMS], and q*g, the TERMS after them."""
+    wide()
+    for m in range(begin, end):
+        t = y[m] - centre
+        density = exp2_negative(-t * t)
+        t2 = t * t
+        t4 = t2 * t2
+        t8 = t4 * t4
+        t16 = t8 * t8
+        plain, gained = q[m], q[m] * gain[m]
+        for k in range(TERMS):  # t^k by the bits of k: all at once, as vectors
+            power = (_BIT[k] * t + _NOT[k]) * (_BIT[TERMS + k] * t2 + _NOT[TERMS + k])
+            power *= (_BIT[2 * TERMS + k] * t4 + _NOT[2 * TERMS + k]) * (_BIT[3 * TERMS + k] * t8 + _NOT[3 * TERMS + k])
+            power *= (_BIT[4 * TERMS + k] * t16 + _NOT[4 * TERMS + k]) * (_OVER_FACTORIAL[k] * density)
+            work[k] += plain * power
+            work[TERMS + k] += gained * power
 
 
 @inline
 def value_at(plain, gained, s, gain):
     """What a box adds to a target at s from its centre: sum of q (gain - g) 2^-(s - t)^2 over its sources."""
+    wide()
+    density = exp2_negative(-s * s)
+    s = min(max(s, -_FAR), _FAR)
     p, g = plain[TERMS - 1], gained[TERMS - 1]
     for k in range(TERMS - 2, -1, -1):
         p = p * s + plain[k]
         g = g * s + gained[k]
-    return (gain * p - g) * exp2_negative(-s * s)
+    return (gain * p - g) * density
 
 
 @inner
@@ -148,45 +210,96 @@ def _first_at_most(y, n, bound):
 
 
 @inner
-def _add_box(total, x, gain, survival, begin, end, centre, plain, gained, above):
-    """Sorted documents begin..end, all above a box or all below it, cross its sources."""
-    if begin >= end:
-        return
-    total, x, gain, survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
-    if above:
-        for i in range(len(total)):
-            total[i] += survival[i] * value_at(plain, gained, x[i] - centre, gain[i])
-    else:
-        for i in range(len(total)):
-            total[i] += value_at(plain, gained, x[i] - centre, gain[i])
+def _add_box(total, x, gain, begin, end, centre, plain, gained):
+    """Documents begin..end, none of them above a source of the box, cross its sources."""
+    wide()
+    total, x, gain = total[begin:end], x[begin:end], gain[begin:end]
+    for i in range(len(total)):
+        total[i] += value_at(plain, gained, x[i] - centre, gain[i])
 
 
 @inner
-def add_boxes(total, x, y, gain, survival, n, q_below, q_above, boxes, starts, series, begin, end):
-    """Sorted documents begin..end each cross all sources, by the boxes of `make_boxes`."""
-    forth, back = np.zeros((2, TERMS)), np.zeros((2, TERMS))
+def _add_box_above(total, x, gain, survival, begin, end, centre, plain, gained):
+    """Sorted documents begin..end, none of them below a source of the box, cross its sources."""
+    wide()
+    total, x, gain, survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
+    for i in range(len(total)):
+        total[i] += survival[i] * value_at(plain, gained, x[i] - centre, gain[i])
+
+
+@inner
+def pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, boxes, starts, series):
+    """Documents begin..end, none of them a source, pass all sources, by the boxes of `make_boxes`."""
+    wide()
     for b in range(boxes):
         first, last = starts[b], starts[b + 1]
-        # Only documents whose own place, less its noise, is within reach of the box are touched.
-        low = max(begin, _first_at_most(y, n, y[first] + _REACH + _NOISE))
-        high = min(end, _first_at_most(y, n, y[last - 1] - _REACH - _NOISE))
-        if low >= high:
-            continue
-        if np.isnan(series[b, 0, 0]):
+        if np.isnan(series[b, 0]):
+            for m in range(first, last):
+                add_passing(total, x, gain, begin, end, y[m], top_gain[m], q_below[m])
+        else:
+            _add_box(total, x, gain, begin, end, _centre(y, first, last), series[b, :TERMS], series[b, TERMS : 2 * TERMS])
+
+
+@inner
+def _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, low, high, centre, work):
+    """Documents low..high of the box first..last cross each other and the rest of the box.
+
+    A few at a time: those that stand together directly, the others by the series, in `work`, of all the sources before them
+    and, on the way back, of all after them.
+    """
+    wide()
+    plain, gained, sums = work[:TERMS], work[TERMS : 2 * TERMS], work[2 * TERMS : 2 * TERMS + _FEW]
+    _clear(work)
+    for begin in range(first, high, _FEW):
+        end = min(begin + _FEW, last)
+        if end > low:
+            few_x, few_gain, few_survival = (
+                x[begin : begin + _FEW],
+                gain[begin : begin + _FEW],
+                survival[begin : begin + _FEW],
+            )
+            for i in range(_FEW):
+                sums[i] = value_at(plain, gained, few_x[i] - centre, few_gain[i])
+            for m in range(begin, end):
+                cross(sums, few_x, few_gain, few_survival, _FEW, m - begin, y[m], gain[m], q_below[m], q_above[m])
+            for i in range(max(begin, low), min(end, high)):
+                total[i] += sums[i - begin]
+        _add_sources(work, y, gain, q_below, begin, end, centre)
+    _clear(work)
+    for begin in range(first + (last - 1 - first) // _FEW * _FEW, low - _FEW, -_FEW):
+        end = min(begin + _FEW, last)
+        if begin < high:
+            few_x, few_gain = x[begin : begin + _FEW], gain[begin : begin + _FEW]
+            for i in range(_FEW):
+                sums[i] = value_at(plain, gained, few_x[i] - centre, few_gain[i])
+            for i in range(max(begin, low), min(end, high)):
+                total[i] += survival[i] * sums[i - begin]
+        _add_sources(work, y, gain, q_above, begin, end, centre)
+
+
+@inner
+def add_boxes(total, x, y, gain, survival, n, q_below, q_above, boxes, starts, series, work, begin, end):
+    """Sorted documents begin..end each cross all sources, by the boxes of `make_boxes`."""
+    wide()
+    for b in range(boxes):
+        first, last = starts[b], starts[b + 1]
+        low, high = begin, end
+        if n > _SEARCHED:  # only documents whose own place, less its noise, is within reach of the box are touched
+            low = max(begin, _first_at_most(y, n, y[first] + _REACH + _NOISE))
+            high = min(end, _first_at_most(y, n, y[last - 1] - _REACH - _NOISE))
+            if low >= high:
+                continue
+        if np.isnan(series[b, 0]):
             for m in range(first, last):
                 add_crossing(total, x, gain, survival, low, high, m, y[m], gain[m], q_below[m], q_above[m])
             continue
-        centre = y[first] - 0.5 * _WIDTH
-        _add_box(total, x, gain, survival, low, min(high, first), centre, series[b, 2], series[b, 3], True)
-        _add_box(total, x, gain, survival, max(low, last), high, centre, series[b, 0], series[b, 1], False)
-        if max(low, first) < min(high, last):
-            forth[:] = 0.0
-            for i in range(first, min(high, last)):
-                if i >= low:
-                    total[i] += value_at(forth[0], forth[1], x[i] - centre, gain[i])
-                add_term(forth[0], forth[1], y[i] - centre, q_below[i], gain[i])
-            back[:] = 0.0
-            for i in range(last - 1, max(low, first) - 1, -1):
-                if i < high:
-                    total[i] += survival[i] * value_at(back[0], back[1], x[i] - centre, gain[i])
-                add_term(back[0], back[1], y[i] - centre, q_above[i], gain[i])
+        centre = _centre(y, first, last)
+        below, below_gained = series[b, :TERMS], series[b, TERMS : 2 * TERMS]
+        above, above_gained = series[b, 2 * TERMS : 3 * TERMS], series[b, 3 * TERMS :]
+        if low < first:
+            _add_box_above(total, x, gain, survival, low, min(high, first), centre, above, above_gained)
+        if last < high:
+            _add_box(total, x, gain, max(low, last), high, centre, below, below_gained)
+        low, high = max(low, first), min(high, last)
+        if low < high:
+            _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, low, high, centre, work)

@@ -16,16 +16,31 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._gauss import KAPPA, LANES, SPARSE, TERMS, add_boxes, add_crossing, add_passing, cross, make_boxes, padded
+from ._gauss import (
+    KAPPA,
+    LANES,
+    SPARSE,
+    TERMS,
+    WORK,
+    add_boxes,
+    add_crossing,
+    add_passing,
+    cross,
+    cross_all,
+    make_boxes,
+    padded,
+    pass_boxes,
+)
 from ._noise import fill_normals
 from ._noise import padded as noise_padded
-from ._numba import inline, inner, kernel, reduction
+from ._numba import allocating, inline, inner, kernel, reduction
 from ._rules import fill_jumps, list_value, mean_value
 from ._select import room, second_largest_stop, select, sort_descending
 from .losses import FAST_FROM
-from .metrics import CASCADE, Array
+from .metrics import CASCADE, PLAIN, Array
 
 WORST, BEST, MEAN = 0, 1, 2
+FEW_PASSED = 6  # sources from which on it pays to make boxes
 
 _LARGEST = 1e150  # scores are clipped here, so that no square overflows
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
@@ -49,6 +64,7 @@ class Scratch(NamedTuple):
     place: NDArray[np.int64]
     spare_y: Array
     spare_index: NDArray[np.int64]
+    tally: NDArray[np.int64]
     top_x: Array
     top_gain: Array
     top_total: Array
@@ -57,19 +73,23 @@ class Scratch(NamedTuple):
     q_above: Array
     starts: NDArray[np.int64]
     series: Array
+    work: Array
 
 
-@inline
-def _scratch(n, cut, long):
+@allocating
+def _scratch(n, kind, weights, cut, long):
     wide = noise_padded(n)
-    space = padded(n if long else room(n, min(cut + 1, n)))
-    boxes = n // SPARSE + 2 if long else 1
-    return Scratch(
+    space = padded(n) + LANES if long else padded(room(n, min(cut + 1, n)))
+    boxes = (n if long else min(cut, n)) // SPARSE + 2
+    s = Scratch(
         np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide),
-        np.empty(space), np.empty(space, np.int64), np.empty(space), np.empty(wide, np.int64),
-        np.empty(space), np.empty(space), np.empty(space), np.empty(space), np.empty(space), np.empty(space),
-        np.empty(boxes + 1, np.int64), np.empty((boxes, 4, TERMS)),
+        np.empty(space), np.empty(space, np.int64), np.empty(space), np.empty(wide, np.int64), np.empty(space, np.int64),
+        np.empty(space), np.zeros(space), np.empty(space), np.ones(space), np.empty(space), np.empty(space),
+        np.empty(boxes + 1, np.int64), np.empty((boxes, 4 * TERMS)), np.empty(WORK),
     )  # fmt: skip
+    if kind == PLAIN:  # the same for every query
+        fill_jumps(kind, weights, cut, s.top_gain, min(n, cut + 1), s.q_below, s.q_above)
+    return s
 
 
 @inline
@@ -98,7 +118,10 @@ def _dot(a, b, n):
 
 @inline
 def _load(s, scores, order, gains, relevance, begin, n, sigma, mu):
-    """Centre the scores of one query, in the order of its gains, and place them: x = kappa (z/sigma - mu r)."""
+    """Centre the scores of one query, in the order of its gains, and place them: x = kappa (z/sigma - mu r).
+
+    Returns whether the scores have a finite sum, which proves that all of them are finite.
+    """
     z, x, gain, total = s.z, s.x, s.gain, s.total
     rows, places, known = scores[begin : begin + n], order[begin : begin + n], gains[begin : begin + n]
     reference = rows[0]
@@ -118,6 +141,7 @@ def _load(s, scores, order, gains, relevance, begin, n, sigma, mu):
             x[j] -= shift * shifts[j]
     for j in range(n, padded(n)):
         x[j] = gain[j] = total[j] = 0.0
+    return math.isfinite(_sum(rows, n))
 
 
 @inline
@@ -136,7 +160,7 @@ def _draw(s, n, key, query_key, sample, begin, end):
 def _sort(s, values, n, size, floor, worst):
     """Sort the best `size` documents and fetch their gains; returns how many there are."""
     place, gain, top_gain = s.place, s.gain, s.top_gain
-    count = select(values, n, size, floor, worst, s.top_y, place, s.spare_y, s.spare_index)
+    count = select(values, n, size, floor, worst, s.top_y, place, s.spare_y, s.spare_index, s.tally)
     for i in range(count):
         top_gain[i] = gain[place[i]]
     return count
@@ -150,13 +174,11 @@ def _set_apart(s, kind, served):
     for i in range(served):
         top_x[i] = x[place[i]]
         top_total[i] = total[place[i]]
-        survival[i] = 1.0
     if kind == CASCADE:
         for i in range(served):
-            if top_gain[i] < 1.0:
-                survival[i] = 1.0 / (1.0 - top_gain[i])
+            survival[i] = 1.0 / (1.0 - top_gain[i]) if top_gain[i] < 1.0 else 1.0
     for i in range(served, padded(served)):
-        top_x[i] = survival[i] = 0.0
+        top_x[i] = 0.0
 
 
 @inline
@@ -164,7 +186,9 @@ def _rank(s, n, kind, weights, cut, size):
     """Sort the best `size`, fill the jumps, set the first `top` apart; returns (top, last, reach) of `fill_jumps`."""
     floor = second_largest_stop(s.y, s.gain, n) if kind == CASCADE else -np.inf
     count = _sort(s, s.y, n, size, floor, False)
-    top, last, reach = fill_jumps(kind, weights, cut, s.top_gain, count, s.q_below, s.q_above)
+    top, last, reach = min(cut, count), min(cut + 1, count) - 1, -1
+    if kind != PLAIN:
+        top, last, reach = fill_jumps(kind, weights, cut, s.top_gain, count, s.q_below, s.q_above)
     _set_apart(s, kind, top)
     return top, last, reach
 
@@ -183,13 +207,22 @@ def _rank_long(s, n, kind, weights, cut):
     if cut + 1 < n or kind == CASCADE:
         _sort(s, s.y, n, n, -np.inf, False)
     _set_apart(s, kind, n)
-    return top, last, reach, make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, last + 1, s.starts, s.series)
+    return (
+        top,
+        last,
+        reach,
+        make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, True, last + 1, s.starts, s.series, s.work),
+    )
 
 
 @inline
 def _add_rest(s, relevant, top, begin, end):
     """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
     total, x, gain, y, top_gain, q_below = s.total, s.x, s.gain, s.top_y, s.top_gain, s.q_below
+    if top >= FEW_PASSED:
+        boxes = make_boxes(y, top_gain, q_below, s.q_above, False, top, s.starts, s.series, s.work)
+        pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, boxes, s.starts, s.series)
+        return
     for m in range(top):
         if q_below[m] != 0.0:
             stop = end if top_gain[m] != 0.0 else min(end, padded(relevant))
@@ -201,27 +234,41 @@ def _add_top(s, top, last):
     """The first `top` documents cross each other and the one after them."""
     total, x, y, gain, survival = s.top_total, s.top_x, s.top_y, s.top_gain, s.survival
     q_below, q_above = s.q_below, s.q_above
+    if top > LANES:
+        cross_all(total, x, y, gain, survival, padded(top), last + 1, q_below, q_above)
+        return
+    size = padded(top)
     for m in range(last + 1):
         if q_below[m] != 0.0 or q_above[m] != 0.0:
-            if top <= LANES:  # the usual cut: a loop of known length has no overhead
-                cross(total, x, gain, survival, LANES, m, y[m], gain[m], q_below[m], q_above[m])
-            else:
-                cross(total, x, gain, survival, padded(top), m, y[m], gain[m], q_below[m], q_above[m])
+            cross(total, x, gain, survival, size, m, y[m], gain[m], q_below[m], q_above[m])
 
 
 @inline
-def _add_fast(s, n, boxes, begin, end):
+def _add_fast(s, n, boxes, work, begin, end):
     """Sorted documents begin..end cross all that can jump, by boxes."""
     add_boxes(
-        s.top_total, s.top_x, s.top_y, s.top_gain, s.survival, n, s.q_below, s.q_above, boxes, s.starts, s.series, begin, end
+        s.top_total,
+        s.top_x,
+        s.top_y,
+        s.top_gain,
+        s.survival,
+        n,
+        s.q_below,
+        s.q_above,
+        boxes,
+        s.starts,
+        s.series,
+        work,
+        begin,
+        end,
     )
 
 
 @inline
-def _add(s, n, relevant, top, boxes, begin, end):
+def _add(s, n, relevant, top, boxes, work, begin, end):
     """Documents begin..end, or positions if there are boxes, pass what they can; the `top` apart if there are none."""
     if boxes:
-        _add_fast(s, n, boxes, begin, min(end, n))
+        _add_fast(s, n, boxes, work, begin, min(end, n))
     elif top < n:
         _add_rest(s, relevant, top, begin, min(end, padded(n)))
 
@@ -274,17 +321,16 @@ def _factor(scale, sigma, samples):
     return -scale * _DENSITY / (sigma * samples)
 
 
-@kernel
-def gradient_range(
-    out, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+@inner
+def _gradient_queries(
+    s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
     kind, weights, cut, sigma, mu, nu, strength, samples, key,
 ):  # fmt: skip
-    """The CCS gradient of the loss for the queries active[begin:end], into their rows of `out`."""
-    s = _scratch(_longest(ptr, active, begin, end), cut, False)
     for a in range(begin, end):
         query = active[a]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
-        _load(s, scores, order, gains, relevance, start, n, sigma, mu)
+        if not _load(s, scores, order, gains, relevance, start, n, sigma, mu):
+            suspicious[0] = True
         for sample in range(samples):
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
             top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
@@ -296,20 +342,32 @@ def gradient_range(
 
 
 @kernel
-def long_range(
-    out, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+def gradient_range(
+    out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
     kind, weights, cut, sigma, mu, nu, strength, samples, key,
 ):  # fmt: skip
-    """As `gradient_range`, for queries in which more than FAST_FROM documents may jump."""
-    s = _scratch(_longest(ptr, active, begin, end), cut, True)
+    """The CCS gradient of the loss for the queries active[begin:end], into their rows of `out`."""
+    _gradient_queries(
+        _scratch(_longest(ptr, active, begin, end), kind, weights, cut, False),
+        out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+        kind, weights, cut, sigma, mu, nu, strength, samples, key,
+    )  # fmt: skip
+
+
+@inner
+def _long_queries(
+    s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+    kind, weights, cut, sigma, mu, nu, strength, samples, key,
+):  # fmt: skip
     for a in range(begin, end):
         query = active[a]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
-        _load(s, scores, order, gains, relevance, start, n, sigma, mu)
+        if not _load(s, scores, order, gains, relevance, start, n, sigma, mu):
+            suspicious[0] = True
         for sample in range(samples):
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
             top, last, reach, boxes = _rank_long(s, n, kind, weights, cut)
-            _add(s, n, relevant[query], top, boxes, 0, padded(n))
+            _add(s, n, relevant[query], top, boxes, s.work, 0, padded(n))
             if boxes == 0:
                 _add_top(s, top, last)
             _settle(s, top, reach, n if boxes else top)
@@ -317,17 +375,29 @@ def long_range(
 
 
 @kernel
-def reinforce_range(
-    out, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+def long_range(
+    out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
     kind, weights, cut, sigma, mu, nu, strength, samples, key,
 ):  # fmt: skip
-    """The REINFORCE estimate (M(y) - M(z)) noise/sigma instead; M(z) takes the worst order of ties."""
-    s = _scratch(_longest(ptr, active, begin, end), cut, False)
+    """As `gradient_range`, for queries in which more than FAST_FROM documents may jump."""
+    _long_queries(
+        _scratch(_longest(ptr, active, begin, end), kind, weights, cut, True),
+        out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+        kind, weights, cut, sigma, mu, nu, strength, samples, key,
+    )  # fmt: skip
+
+
+@inner
+def _reinforce_queries(
+    s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+    kind, weights, cut, sigma, mu, nu, strength, samples, key,
+):  # fmt: skip
     for a in range(begin, end):
         query = active[a]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
         size = min(cut + 1, n)
-        _load(s, scores, order, gains, relevance, start, n, sigma, mu)
+        if not _load(s, scores, order, gains, relevance, start, n, sigma, mu):
+            suspicious[0] = True
         baseline = list_value(kind, weights, cut, s.top_gain, _sort(s, s.z, n, size, -np.inf, True))
         for sample in range(samples):
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
@@ -339,15 +409,28 @@ def reinforce_range(
 
 
 @kernel
-def scratch_one(n, cut):
+def reinforce_range(
+    out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+    kind, weights, cut, sigma, mu, nu, strength, samples, key,
+):  # fmt: skip
+    """The REINFORCE estimate (M(y) - M(z)) noise/sigma instead; M(z) takes the worst order of ties."""
+    _reinforce_queries(
+        _scratch(_longest(ptr, active, begin, end), kind, weights, cut, False),
+        out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
+        kind, weights, cut, sigma, mu, nu, strength, samples, key,
+    )  # fmt: skip
+
+
+@kernel
+def scratch_one(n, kind, weights, cut):
     """Scratch for one huge query of n documents."""
-    return _scratch(n, cut, min(cut + 1, n) > FAST_FROM)
+    return _scratch(n, kind, weights, cut, min(cut + 1, n) > FAST_FROM)
 
 
 @kernel
 def load_one(s, scores, order, gains, relevance, begin, n, sigma, mu):
     """Step 1 of a huge query."""
-    _load(s, scores, order, gains, relevance, begin, n, sigma, mu)
+    return _load(s, scores, order, gains, relevance, begin, n, sigma, mu)
 
 
 @kernel
@@ -368,7 +451,7 @@ def rank_one(s, n, kind, weights, cut):
 @kernel
 def add_one(s, n, relevant, top, boxes, begin, end):
     """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES."""
-    _add(s, n, relevant, top, boxes, begin, end)
+    _add(s, n, relevant, top, boxes, np.empty(WORK), begin, end)  # room of its own
 
 
 @kernel
@@ -390,14 +473,14 @@ def value_range(out, scores, ptr, order, gains, scale, begin, end, kind, weights
     size = longest if ties == MEAN else min(cut, longest)
     space = room(longest, size)
     z, keys, index = np.empty(longest), np.empty(space), np.empty(space, np.int64)
-    spare_keys, spare_index = np.empty(space), np.empty(longest, np.int64)
+    spare_keys, spare_index, tally = np.empty(space), np.empty(longest, np.int64), np.empty(space, np.int64)
     gain, chance = np.empty(space), np.empty(size + 2)
     for query in range(begin, end):
         start, n = ptr[query], ptr[query + 1] - ptr[query]
         for j in range(n):
             z[j] = scores[start + order[start + j]]
         size = n if ties == MEAN else min(cut, n)
-        count = select(z, n, size, -np.inf, ties == WORST, keys, index, spare_keys, spare_index)
+        count = select(z, n, size, -np.inf, ties == WORST, keys, index, spare_keys, spare_index, tally)
         for i in range(count):
             gain[i] = gains[start + index[i]]
         if ties == MEAN:
@@ -414,12 +497,12 @@ def order_range(order, gains, ptr, begin, end):
     for query in range(begin, end):
         longest = max(longest, ptr[query + 1] - ptr[query])
     keys, index = np.empty(longest), np.empty(longest, np.int64)
-    spare_keys, spare_index = np.empty(longest), np.empty(longest, np.int64)
+    spare_keys, spare_index, tally = np.empty(longest), np.empty(longest, np.int64), np.empty(longest, np.int64)
     for query in range(begin, end):
         start, n = ptr[query], ptr[query + 1] - ptr[query]
         for j in range(n):
             keys[j], index[j] = gains[start + j], j
-        sort_descending(keys, index, n, spare_keys, spare_index)
+        sort_descending(keys, index, n, spare_keys, spare_index, tally)
         for j in range(n):
             order[start + j] = index[j]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ._gauss import LANES, exp2_negative, padded
 from ._noise import _LOW, _32, _log, philox
 from ._noise import padded as noise_padded
-from ._numba import inline, inner, kernel, reduction
+from ._numba import allocating, inline, inner, kernel, reduction
 from ._select import room, second_largest_stop, select
 from .metrics import AVERAGE, CASCADE, PLAIN, Array
 
@@ -44,6 +44,7 @@ class _Scratch(NamedTuple):
     top_y: Array
     spare_y: Array
     spare_index: NDArray[np.int64]
+    tally: NDArray[np.int64]
     x: Array
     gain: Array
     coefficient: Array
@@ -51,12 +52,12 @@ class _Scratch(NamedTuple):
     curve: Array
 
 
-@inline
+@allocating
 def _scratch(n, size):
     wide, space = padded(n), room(n, size)
     return _Scratch(
         np.empty(n), np.empty(noise_padded(n)), np.empty(max(n, space), np.int64),
-        np.empty(space), np.empty(space), np.empty(n, np.int64),
+        np.empty(space), np.empty(space), np.empty(n, np.int64), np.empty(space, np.int64),
         np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide),
     )  # fmt: skip
 
@@ -99,7 +100,7 @@ def _arrange(s, gains, n, size, kind, scale):
     """Rank the best `size` documents, ties in the worst order, and put the others behind, by falling gain; returns how many
     are ranked."""
     floor = second_largest_stop(s.y, gains, n) if kind == CASCADE else -np.inf
-    count = select(s.y, n, size, floor, True, s.top_y, s.place, s.spare_y, s.spare_index)
+    count = select(s.y, n, size, floor, True, s.top_y, s.place, s.spare_y, s.spare_index, s.tally)
     if count < n:
         ranked = s.spare_index
         ranked[:n] = 0

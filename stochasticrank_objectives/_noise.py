@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from ._numba import inline, inner, kernel
+from ._numba import inline, inner, kernel, wide
 
 SMOOTHING, LANGEVIN = 1, 2  # purposes: noise on the scores, noise on the gradient
 
@@ -106,6 +106,7 @@ def padded(n):
 @inner
 def fill_normals(out, n, key, query, sample, first, last):
     """Blocks `first` to `last` (multiples of eight) of the n deviates of one query and sample: out[:padded(n)]."""
+    wide()
     stride = padded(n) // 4
     k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
     q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32

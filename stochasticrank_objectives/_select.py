@@ -11,6 +11,7 @@ from ._numba import inner, reduction
 INSERTION = 32  # up to this many, an insertion into a sorted list beats sorting
 FEW = 64  # up to this many candidates, counting who is better beats any sorting
 _RUN = 12
+_FULL = 24  # keys in a bucket, beyond which sorting within buckets takes too long
 
 
 @inner
@@ -24,9 +25,57 @@ def _sort_run(keys, index, begin, end):
         keys[p], index[p] = key, at
 
 
+@reduction
+def _extremes(values, n):
+    low, high = np.inf, -np.inf
+    for j in range(n):
+        low, high = min(low, values[j]), max(high, values[j])
+    return low, high
+
+
 @inner
-def sort_descending(keys, index, n, spare_keys, spare_index):
+def _into_buckets(keys, index, n, spare_keys, spare_index, tally):
+    """Bring keys nearly into descending order, by buckets of equal width; equal keys keep their order.
+
+    Returns False, and leaves them as they are, if they are too unevenly spread for that.
+    """
+    low, high = _extremes(keys, n)
+    if not 1e-290 < high - low < 1e290:
+        return False
+    scale = (n - 1) / (high - low)
+    for j in range(n):
+        spare_index[j] = np.int64(min((high - keys[j]) * scale, n - 1.0))
+        tally[j] = 0
+    fullest = 0
+    for j in range(n):
+        bucket = np.uint32(spare_index[j])
+        tally[bucket] += 1
+        fullest = max(fullest, tally[bucket])
+    if fullest > _FULL:
+        return False
+    before = 0
+    for bucket in range(n):
+        size = tally[bucket]
+        tally[bucket] = before
+        before += size
+    for j in range(n):
+        bucket = np.uint32(spare_index[j])
+        spare_index[j] = tally[bucket]
+        spare_keys[np.uint32(tally[bucket])] = keys[j]
+        tally[bucket] += 1
+    for j in range(n):  # the tally has done its work: room for the index
+        tally[np.uint32(spare_index[j])] = index[j]
+    for j in range(n):
+        keys[j], index[j] = spare_keys[j], tally[j]
+    return True
+
+
+@inner
+def sort_descending(keys, index, n, spare_keys, spare_index, tally):
     """Sort n keys, and their index with them, in descending order; equal keys keep their order."""
+    if n > _RUN and _into_buckets(keys, index, n, spare_keys, spare_index, tally):
+        _sort_run(keys, index, 0, n)
+        return
     for begin in range(0, n, _RUN):
         _sort_run(keys, index, begin, min(begin + _RUN, n))
     a_keys, a_index, b_keys, b_index = keys, index, spare_keys, spare_index
@@ -53,7 +102,7 @@ def sort_descending(keys, index, n, spare_keys, spare_index):
 
 @inner
 def room(n, size):
-    """How long `keys`, `index` and `spare_keys` must be for `select`; `spare_index` needs n."""
+    """How long `keys`, `index`, `spare_keys` and `tally` must be for `select`; `spare_index` needs n."""
     return FEW if size <= INSERTION else max(FEW, min(n, 2 * size))
 
 
@@ -139,7 +188,7 @@ def _by_counting(values, candidates, size, reverse, keys, index, some, chosen):
 
 
 @inner
-def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index):
+def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index, tally):
     """The `size` largest of values[:n] that are at least `floor`, in descending order; returns how many there are.
 
     Among equal values the one with the smaller index stands first, or the larger with `reverse`.
@@ -166,14 +215,14 @@ def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index
         if value < floor or (full and value <= floor):
             continue
         if count == limit:  # the buffer holds twice what is asked for: keep its better half
-            sort_descending(keys, index, count, spare_keys, spare_index)
+            sort_descending(keys, index, count, spare_keys, spare_index, tally)
             count, full = size, True
             floor = keys[size - 1]
             if value <= floor:
                 continue
         keys[count], index[count] = value, j
         count += 1
-    sort_descending(keys, index, count, spare_keys, spare_index)
+    sort_descending(keys, index, count, spare_keys, spare_index, tally)
     return min(count, size)
 
 

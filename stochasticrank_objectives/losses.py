@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_whole
-from ._data import Integers, Queries, check_scores
+from ._data import Integers, Queries, as_vector, check_finite
 from .metrics import Array, Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
-FAST_FROM = 250  # so many documents that can jump in a query are worth a fast Gauss transform
+FAST_FROM = 250
 _HUGE = 50_000  # documents in a query from which on threads share it
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
 
@@ -154,17 +154,21 @@ class BoundStochasticRank(BoundQueries):
         self._short = _Part(active[~long & ~huge], cost[~long & ~huge])
         self._long = _Part(active[long & ~huge], cost[long & ~huge])
         self._huge = active[huge]
+        idle = np.ones(len(queries.sizes), bool)
+        idle[active] = False
+        self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
         from . import _kernels, _noise
 
         q, loss = self.queries, self.loss
-        values = check_scores(scores, q.rows)
+        values = as_vector("scores", scores, q.rows)
         key = _noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), _noise.SMOOTHING)
         threads = _threads.check(loss.threads)
-        out = np.zeros(q.rows)
-        data = (out, values, q.ptr, q.order, q.gains, q.relevance, q.relevant, self._scale, self.keys)
+        out, suspicious = np.empty(q.rows), np.zeros(1, np.bool_)
+        out[self._idle] = 0.0
+        data = (out, suspicious, values, q.ptr, q.order, q.gains, q.relevance, q.relevant, self._scale, self.keys)
         numbers = (float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples))
         short = _kernels.gradient_range if loss.estimator == "ccs" else _kernels.reinforce_range
         for part, kernel in ((self._short, short), (self._long, _kernels.long_range)):
@@ -174,7 +178,9 @@ class BoundStochasticRank(BoundQueries):
                 )
                 _threads.run(work, _threads.borders(part.cost, threads), threads)
         for query in self._huge:
-            self._huge_query(out, values, int(query), key, threads)
+            self._huge_query(out, suspicious, values, int(query), key, threads)
+        if suspicious[0] or not np.isfinite(values[self._idle]).all():
+            check_finite(values)
         if self._row_weights is not None:
             out *= self._row_weights
         return out
@@ -183,14 +189,17 @@ class BoundStochasticRank(BoundQueries):
         """The gradient, and None for the second derivative, which a smoothed metric has no use for: it is not convex."""
         return self.gradient(scores, iteration), None
 
-    def _huge_query(self, out: Array, values: Array, query: int, key: np.uint64, threads: int) -> None:
+    def _huge_query(
+        self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int
+    ) -> None:
         """One query at a time, its documents shared among threads."""
         from . import _kernels
 
         q, loss = self.queries, self.loss
         begin, n = int(q.ptr[query]), int(q.sizes[query])
-        scratch = _kernels.scratch_one(n, q.cut)
-        _kernels.load_one(scratch, values, q.order, q.gains, q.relevance, begin, n, float(loss.sigma), float(loss.mu))
+        scratch = _kernels.scratch_one(n, q.metric.rule, q.position_weights, q.cut)
+        data = (values, q.order, q.gains, q.relevance)
+        suspicious[0] |= not _kernels.load_one(scratch, *data, begin, n, float(loss.sigma), float(loss.mu))
         wide = len(scratch.z)  # n, padded
         blocks, documents = _threads.pieces(wide // 4, _PIECE), _threads.pieces(wide, _PIECE)
         factor = -self._scale[query] / (loss.sigma * loss.samples)

@@ -18,7 +18,9 @@ def _run_select(values, size, floor, reverse):  # type: ignore[no-untyped-def]
     n = len(values)
     keys, index = np.empty(n + 1), np.empty(n + 1, np.int64)
     spare_keys, spare_index = np.empty(n + 1), np.empty(n + 1, np.int64)
-    count = _select.select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index)
+    count = _select.select(
+        values, n, size, floor, reverse, keys, index, spare_keys, spare_index, np.empty(max(n, _select.FEW), np.int64)
+    )
     return keys[:count], index[:count]
 
 
@@ -26,7 +28,7 @@ def _run_select(values, size, floor, reverse):  # type: ignore[no-untyped-def]
 def _run_sort(values):  # type: ignore[no-untyped-def]
     n = len(values)
     keys, index = values.copy(), np.arange(n)
-    _select.sort_descending(keys, index, n, np.empty(n), np.empty(n, np.int64))
+    _select.sort_descending(keys, index, n, np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64))
     return keys, index
 
 
