@@ -41,10 +41,17 @@ def require(module: str) -> ModuleType:
         raise ImportError(f"this adapter needs {module}, which is not installed: {install}") from error
 
 
-def as_loss(loss: str | Metric | Loss, keywords: dict[str, Any]) -> Loss:
-    """A loss as it is, or `StochasticRank` of a metric with the loss's keywords."""
+NEWTON = {"sfa": False, "hessian": "absolute"}
+"""What measured best where a booster uses hessians for splits and leaves alike, as XGBoost and LightGBM do."""
+
+
+def as_loss(loss: str | Metric | Loss, keywords: dict[str, Any], usual: dict[str, Any] | None = None) -> Loss:
+    """A loss as it is, or `StochasticRank` of a metric with the loss's keywords.
+
+    `usual` are keywords that belong together: they are taken if none of them is given.
+    """
     if isinstance(loss, (str, Metric)):
-        return StochasticRank(loss, **keywords)
+        return StochasticRank(loss, **keywords if usual is None or keywords.keys() & usual else usual | keywords)
     if not callable(getattr(loss, "bind", None)):
         raise ValueError(
             f'loss must be a metric such as "ndcg@10" or a loss such as StochasticRank("ndcg@10"), got {loss!r}'

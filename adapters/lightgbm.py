@@ -14,7 +14,7 @@ from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric, parse_metric
 from stochasticrank_objectives.sglb import SGLB
 
-from ._common import Bindings, as_loss, calling, require
+from ._common import NEWTON, Bindings, as_loss, calling, require
 
 lightgbm = require("lightgbm")
 
@@ -45,16 +45,17 @@ class LightGBMObjective:
     loss
         A metric such as ``"ndcg@10"``, or a loss: `StochasticRank` or `SGLB`.
     keywords
-        Keywords of `StochasticRank`, if a metric is given.
+        Keywords of `StochasticRank`, if a metric is given; unless one of them is given, ``sfa=False`` and
+        ``hessian="absolute"``.
 
     Examples
     --------
     >>> LightGBMObjective("ndcg@10", mu=0.2)
-    LightGBMObjective(StochasticRank('ndcg@10', mu=0.2))
+    LightGBMObjective(StochasticRank('ndcg@10', mu=0.2, sfa=False, hessian='absolute'))
     """
 
     def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
-        self.loss = as_loss(loss, keywords)
+        self.loss = as_loss(loss, keywords, NEWTON)
         self._bound: _ByLabels[tuple[BoundLoss, Floats]] = _ByLabels()
         self._progress: Bindings[_Progress] = Bindings()
 

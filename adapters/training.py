@@ -19,6 +19,8 @@ from stochasticrank_objectives.datasets import RankingData
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Array, Metric, parse_metric
 
+from ._common import NEWTON, as_loss
+
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 SUFFIXES = {".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm", ".cbm": "catboost"}
 """Which booster's a model file is, by how its name ends."""
@@ -157,6 +159,11 @@ class _Watch:
         if self._progress is not None:
             self._progress(self.curve[-1])
         return self._patience is not None and len(self.curve) - 1 - int(np.argmax(self.curve)) >= self._patience
+
+
+def default_loss(booster: str, metric: str | Metric, **keywords: Any) -> Loss:
+    """What the booster's adapter makes of a metric and keywords of `StochasticRank`."""
+    return as_loss(metric, keywords, None if booster == "catboost" else NEWTON)
 
 
 def train(

@@ -349,8 +349,7 @@ def _read(path: str, chosen: argparse.Namespace, features: int | None = None, se
 def _train(chosen: argparse.Namespace) -> None:
     from tqdm import tqdm
 
-    from .adapters.training import Settings, booster_of, train
-    from .losses import StochasticRank
+    from .adapters.training import Settings, booster_of, default_loss, train
     from .metrics import parse_metric
 
     booster, metric = booster_of(chosen.model), parse_metric(chosen.metric)
@@ -358,8 +357,8 @@ def _train(chosen: argparse.Namespace) -> None:
         raise ValueError(f"{chosen.model}: there is no such folder")
     if chosen.patience is not None and chosen.valid is None:
         raise ValueError("--patience needs --valid: the metric of the training data always improves")
-    objective = chosen.objective or StochasticRank(
-        metric, mu=chosen.mu, sigma=chosen.sigma, samples=chosen.samples, seed=chosen.seed
+    objective = chosen.objective or default_loss(
+        booster, metric, mu=chosen.mu, sigma=chosen.sigma, samples=chosen.samples, seed=chosen.seed
     )
     learn = _read(chosen.data, chosen)
     valid = learn if chosen.valid is None else _read(chosen.valid, chosen, learn.features.shape[1], seed=2)

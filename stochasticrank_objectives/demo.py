@@ -6,7 +6,7 @@ from typing import Any
 
 from .datasets import RankingData, make_ranking
 from .evaluation import evaluate
-from .losses import StochasticRank
+from .losses import Loss
 
 METRIC = "ndcg@10"
 OWN = {"xgboost": "rank:ndcg", "lightgbm": "lambdarank", "catboost": "YetiRank"}
@@ -16,12 +16,12 @@ def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 150) -> 
     """Train, print a table, save the learning curves as a picture; returns the rows of the table."""
     from tqdm import tqdm
 
-    from .adapters.training import Settings, train
+    from .adapters.training import Settings, default_loss, train
 
     learn, valid, test = (make_ranking(queries, seed=seed) for seed in (1, 2, 3))
-    jobs: list[tuple[str, str | StochasticRank]] = []
+    jobs: list[tuple[str, str | Loss]] = []
     for booster, own in OWN.items():
-        jobs += [(booster, own), (booster, StochasticRank(METRIC))]
+        jobs += [(booster, own), (booster, default_loss(booster, METRIC))]
     results = []
     with tqdm(total=rounds * len(jobs), unit="tree", smoothing=0.05) as bar:
         for booster, objective in jobs:

@@ -110,6 +110,10 @@ def _with_sglb(metric: Metric, params: Params, seed: int) -> Loss:
     )  # fmt: skip
 
 
+def _absolute(metric: Metric, params: Params, seed: int) -> Loss:
+    return StochasticRank(metric, mu=params["mu"], sfa=False, hessian="absolute", seed=seed)
+
+
 _LANGEVIN = ("model_shrink_rate", "diffusion_temperature")
 
 METHODS = {
@@ -120,14 +124,26 @@ METHODS = {
     "softrank": Method("SoftRank", _soft_rank, ("l2",)),
     "sr-r1-soft": Method("SR-R1-soft", _with_sglb, _LANGEVIN, ours=True),
     "sr-r1": Method("SR-R1", _with_sglb, (*_LANGEVIN, "mu"), ours=True),
+    "sr-absolute": Method("SR-absolute", _absolute, ("l2", "mu"), ours=True),
     "reinforce": Method("REINFORCE", _reinforce, (), ours=True),
     "ccs": Method("CCS", _soft_rank, (), ours=True),
     "ccs+sfa": Method("CCS+SFA", _with_sfa, (), ours=True),
 }
-"""The rows of the paper's tables 2 and 3, by the names of the command line. What is not `ours` is a baseline."""
+"""The rows of the paper's tables 2 and 3, and one more: StochasticRank with a hessian; by the names of the command line.
+What is not `ours` is a baseline."""
 
 OWN = "own"  # stands for the booster's own objectives
-COMPARED = ("lambdamart", "lambdaloss", "e-lambdamart", "e-lambdaloss", "softrank", OWN, "sr-r1-soft", "sr-r1")
+COMPARED = (
+    "lambdamart",
+    "lambdaloss",
+    "e-lambdamart",
+    "e-lambdaloss",
+    "softrank",
+    OWN,
+    "sr-r1-soft",
+    "sr-r1",
+    "sr-absolute",
+)
 ABLATED = ("reinforce", "ccs", "ccs+sfa", "sr-r1-soft", "sr-r1")
 _ABLATED_TITLES = {"sr-r1-soft": "CCS+SFA+SGLB (SR-R1-soft)", "sr-r1": "CCS+SFA+SGLB+mu (SR-R1)"}
 BOOSTERS = ("xgboost", "lightgbm", "catboost")

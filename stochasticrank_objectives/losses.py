@@ -17,6 +17,8 @@ from ._data import Integers, Queries, as_vector, check_finite
 from .metrics import Array, Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
+_HESSIANS = ("one", "absolute")
+_FLOOR = 1e-3  # of the mean: the least that an absolute hessian is
 FAST_FROM = 250
 _HUGE = 50_000  # documents in a query from which on threads share it
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
@@ -86,6 +88,11 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     estimator
         ``"ccs"``, coordinate conditional sampling: unbiased, bounded by O(1/sigma); or ``"reinforce"``, the log-derivative
         estimate, for comparison.
+    hessian
+        What boosters divide a leaf's gradient by. ``"one"``, one a row, makes a leaf the mean of its rows' gradients, as in
+        the paper. ``"absolute"``, the absolute gradient of each row, makes it the share by which their pulls up and down
+        differ, between -1 and 1: steps of a size that does not depend on the metric or on how many rows hardly matter to it.
+        It goes with sfa=False only, since such a step, unlike its gradient, would have a part along the scores.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -106,6 +113,7 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     sfa: bool | float = True
     samples: int = 1
     estimator: Literal["ccs", "reinforce"] = "ccs"
+    hessian: Literal["one", "absolute"] = "one"
     seed: int = 0
     threads: int | None = None
 
@@ -120,6 +128,10 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         check_whole("seed", self.seed, 0)
         if self.estimator not in _ESTIMATORS:
             raise ValueError(f'estimator must be "ccs" or "reinforce", got {self.estimator!r}')
+        if self.hessian not in _HESSIANS:
+            raise ValueError(f'hessian must be "one" or "absolute", got {self.hessian!r}')
+        if self.hessian == "absolute" and self.sfa:
+            raise ValueError(f'hessian="absolute" goes with sfa=False, got sfa={self.sfa!r}')
         _threads.check(self.threads)
 
 
@@ -185,9 +197,23 @@ class BoundStochasticRank(BoundQueries):
             out *= self._row_weights
         return out
 
-    def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, None]:
-        """The gradient, and None for the second derivative, which a smoothed metric has no use for: it is not convex."""
-        return self.gradient(scores, iteration), None
+    def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
+        """The gradient, and None or, with hessian="absolute", its size; both divided by the mean size.
+
+        A smoothed metric is not convex: its true second derivative is of no use. With sizes of 1 in the mean, what boosters
+        compare with sums of hessians (regularisation, the least weight of a leaf) means as much as with a hessian of one.
+        """
+        gradient = self.gradient(scores, iteration)
+        if self.loss.hessian == "one":
+            return gradient, None
+        size = np.abs(gradient)
+        mean = size.mean()
+        if mean == 0.0:
+            return gradient, None
+        gradient /= mean
+        size /= mean
+        size += _FLOOR
+        return gradient, size
 
     def _huge_query(
         self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int

@@ -90,6 +90,7 @@ ALL = {"learning_rate", "depth"}
         ("lambdarank", {"l2"}),
         ("sr-r1-soft", {"model_shrink_rate", "diffusion_temperature"}),
         ("sr-r1", {"model_shrink_rate", "diffusion_temperature", "mu"}),
+        ("sr-absolute", {"l2", "mu"}),
         ("ccs", set()),
     ],
 )
@@ -126,6 +127,7 @@ def test_losses_are_those_of_the_methods() -> None:
     assert made["reinforce"] == "StochasticRank('ndcg@5', mu=0.0, sfa=False, estimator='reinforce')"
     assert made["ccs+sfa"] == "StochasticRank('ndcg@5', mu=0.0)"
     assert made["sr-r1-soft"] == f"SGLB(StochasticRank('ndcg@5', mu=0.0), {sglb}"
+    assert made["sr-absolute"] == "StochasticRank('ndcg@5', mu=0.4, sfa=False, hessian='absolute')"
     assert made["sr-r1"] == f"SGLB(StochasticRank('ndcg@5', mu=0.4), {sglb}"
 
 

@@ -587,3 +587,35 @@ def test_qid_may_be_strings() -> None:
     expected = loss.bind([1, 0, 1, 0, 0], [2, 3]).gradient([0.0, 1.0, 2.0, 3.0, 4.0])
     for qid in (["b", "b", "a", "a", "a"], pd.Series(["b", "b", "a", "a", "a"]), pd.Categorical(["b", "b", "a", "a", "a"])):
         np.testing.assert_array_equal(loss.bind([1, 0, 1, 0, 0], qid=qid).gradient([0.0, 1.0, 2.0, 3.0, 4.0]), expected)
+
+
+# ------------------------------------------------------------ hessians
+
+
+def test_the_absolute_hessian_is_the_size_of_the_gradient_and_both_are_one_in_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    labels, groups, scores = rng.integers(0, 4, 90), [30, 20, 40], rng.normal(size=90)
+    weights = rng.uniform(0.5, 2, 90)
+    bound = sr.StochasticRank("err@5", sfa=False, hessian="absolute").bind(labels, groups, weights)
+    gradient, hessian = bound.derivatives(scores, 3)
+    plain = sr.StochasticRank("err@5", sfa=False).bind(labels, groups, weights).gradient(scores, 3)
+    close(gradient, plain / np.abs(plain).mean())
+    assert hessian is not None
+    close(hessian, np.abs(gradient) + 1e-3)
+    assert np.abs(gradient).mean() == pytest.approx(1)
+    close(bound.gradient(scores, 3), plain)
+
+
+def test_where_there_is_nothing_to_learn_there_is_no_absolute_hessian() -> None:
+    bound = sr.StochasticRank("ndcg@5", sfa=False, hessian="absolute").bind([1, 1, 0, 0], [2, 2])
+    gradient, hessian = bound.derivatives(np.zeros(4))
+    assert hessian is None
+    assert (gradient == 0).all()
+
+
+def test_hessians_that_cannot_be() -> None:
+    assert sr.StochasticRank("ndcg@5").bind([1, 0], [2]).derivatives([0, 0])[1] is None
+    with pytest.raises(ValueError, match='hessian must be "one" or "absolute", got 2'):
+        sr.StochasticRank("ndcg@5", hessian=2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'hessian="absolute" goes with sfa=False, got sfa=True'):
+        sr.StochasticRank("ndcg@5", hessian="absolute")

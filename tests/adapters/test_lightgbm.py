@@ -157,7 +157,7 @@ def test_it_learns_to_rank_unseen_queries() -> None:
 
 
 def test_gradient_and_hessian_are_what_lightgbm_takes_without_a_copy() -> None:
-    booster, objective, seen = lgb.Booster(PARAMS, dataset()), LightGBMObjective("ndcg@5"), []
+    booster, objective, seen = lgb.Booster(PARAMS, dataset()), LightGBMObjective("ndcg@5", sfa=True), []
     for _ in range(2):
         booster.update(fobj=lambda scores, data: seen.append(objective(scores, data)) or seen[-1])
     for gradient, hessian in seen:
@@ -336,7 +336,7 @@ def test_init_score_is_where_the_gradient_is_taken() -> None:
 )
 def test_sampling_gets_the_whole_gradient_and_leaves_the_hessian_alone(params: dict[str, Any]) -> None:
     data, seen = dataset(params={"linear_tree": True} if "linear_tree" in params else None), []
-    objective = LightGBMObjective("ndcg@5")
+    objective = LightGBMObjective("ndcg@5", sfa=True)
     booster = lgb.Booster({**PARAMS, **params}, data)
     bound = objective.loss.bind(TRAIN.labels, TRAIN.groups)
     for iteration in range(6):
@@ -578,7 +578,8 @@ def test_copies_are_equal_and_empty(loss: Any) -> None:
 
 
 def test_they_print_what_they_are() -> None:
-    assert repr(LightGBMObjective("ndcg@5", mu=0.3)) == "LightGBMObjective(StochasticRank('ndcg@5', mu=0.3))"
+    assert repr(LightGBMObjective("ndcg@5", sfa=True, mu=0.3)) == "LightGBMObjective(StochasticRank('ndcg@5', mu=0.3))"
+    assert LightGBMObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian="absolute")
     assert repr(LightGBMMetric("mrr")) == "LightGBMMetric('mrr', ties='worst', empty=0.0)"
     assert repr(LightGBMMetric("mrr", name="x")) == "LightGBMMetric('mrr', ties='worst', empty=0.0, name='x')"
 

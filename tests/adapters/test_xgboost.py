@@ -54,7 +54,7 @@ def iterations(recorder, loss=None):
     found = []
     for data, scores, gradient in recorder.calls:
         bound = (loss or recorder.loss).bind(data.get_label(), np.diff(data.get_uint_info("group_ptr")))
-        matches = [i for i in range(12) if np.allclose(bound.gradient(scores, i), gradient, rtol=1e-5, atol=1e-9)]
+        matches = [i for i in range(12) if np.allclose(bound.derivatives(scores, i)[0], gradient, rtol=1e-5, atol=1e-9)]
         assert len(matches) == 1
         found += matches
     return found
@@ -62,15 +62,27 @@ def iterations(recorder, loss=None):
 
 def test_gradient_is_the_cores_and_the_hessian_is_one():
     data, scores = matrix(), np.random.default_rng(0).normal(size=len(TRAIN.labels)).astype(np.float32)
-    gradient, hessian = XGBoostObjective("ndcg@5", mu=0.2, seed=3)(scores, data, iteration=7)
+    gradient, hessian = XGBoostObjective("ndcg@5", mu=0.2, sfa=True, seed=3)(scores, data, iteration=7)
     expected = sr.StochasticRank("ndcg@5", mu=0.2, seed=3).bind(TRAIN.labels, TRAIN.groups).gradient(scores, 7)
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-12)
     np.testing.assert_array_equal(hessian, np.ones(len(scores)))
 
 
+def test_a_metric_alone_means_steps_by_the_absolute_gradient():
+    data, scores = matrix(), np.random.default_rng(0).normal(size=len(TRAIN.labels)).astype(np.float32)
+    assert XGBoostObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian="absolute")
+    assert XGBoostObjective("ndcg@5", sfa=0.5).loss == sr.StochasticRank("ndcg@5", sfa=0.5)
+    assert XGBoostObjective("ndcg@5", hessian="one").loss == sr.StochasticRank("ndcg@5")
+    gradient, hessian = XGBoostObjective("ndcg@5")(scores, data, iteration=7)
+    expected = sr.StochasticRank("ndcg@5", sfa=False).bind(TRAIN.labels, TRAIN.groups).gradient(scores, 7)
+    expected /= np.abs(expected).mean()
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(hessian, np.abs(expected) + 1e-3, rtol=1e-6)
+
+
 def test_first_tree_is_a_gradient_step():
     data = matrix()
-    booster = train(data=data, rounds=1, params={**PARAMS, "reg_lambda": 0, "base_score": 0})
+    booster = train(sr.StochasticRank("ndcg@5"), data, rounds=1, params={**PARAMS, "reg_lambda": 0, "base_score": 0})
     gradient = sr.StochasticRank("ndcg@5").bind(TRAIN.labels, TRAIN.groups).gradient(np.zeros(len(TRAIN.labels)))
     leaves = booster.predict(data, pred_leaf=True).ravel()
     means = {leaf: gradient[leaves == leaf].mean() for leaf in np.unique(leaves)}
@@ -169,9 +181,9 @@ def test_weights_are_of_queries():
     weights = np.random.default_rng(0).integers(0, 3, len(TRAIN.groups)).astype(float)
     recorder, history, data = Recorder("ndcg@5"), {}, matrix(weight=weights)
     booster = train(recorder, data, custom_metric=XGBoostMetric("ndcg@5"), evals=[(data, "train")], evals_result=history)
-    bound = sr.StochasticRank("ndcg@5").bind(TRAIN.labels, TRAIN.groups, weights)
+    bound = recorder.loss.bind(TRAIN.labels, TRAIN.groups, weights)
     for iteration, (_, scores, gradient) in enumerate(recorder.calls):
-        np.testing.assert_allclose(gradient, bound.gradient(scores, iteration), rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(gradient, bound.derivatives(scores, iteration)[0], rtol=1e-5, atol=1e-9)
     per_query = sr.evaluate("ndcg@5", booster.predict(data), TRAIN.labels, TRAIN.groups, per_query=True)
     assert history["train"]["ndcg@5"][-1] == pytest.approx(np.average(per_query, weights=weights), abs=1e-6)
 
@@ -298,7 +310,7 @@ def test_bad_arguments():
 
 
 def test_printed():
-    assert repr(XGBoostObjective("ndcg@5", mu=0.5)) == "XGBoostObjective(StochasticRank('ndcg@5', mu=0.5))"
+    assert repr(XGBoostObjective("ndcg@5", sfa=True, mu=0.5)) == "XGBoostObjective(StochasticRank('ndcg@5', mu=0.5))"
     assert repr(XGBoostMetric("ndcg@5")) == "XGBoostMetric('ndcg@5', ties='worst', empty=0.0)"
 
 
