@@ -41,17 +41,16 @@ def require(module: str) -> ModuleType:
         raise ImportError(f"this adapter needs {module}, which is not installed: {install}") from error
 
 
-NEWTON = {"sfa": False, "hessian": "absolute"}
-"""What measured best where a booster uses hessians for splits and leaves alike, as XGBoost and LightGBM do."""
+_USUAL = {"sfa": False, "hessian": "absolute"}  # measured best under the boosters' usual settings; they go together
 
 
-def as_loss(loss: str | Metric | Loss, keywords: dict[str, Any], usual: dict[str, Any] | None = None) -> Loss:
+def as_loss(loss: str | Metric | Loss, keywords: dict[str, Any]) -> Loss:
     """A loss as it is, or `StochasticRank` of a metric with the loss's keywords.
 
-    `usual` are keywords that belong together: they are taken if none of them is given.
+    Given neither `sfa` nor `hessian`, it does without scale-free acceleration and divides by the absolute gradient.
     """
     if isinstance(loss, (str, Metric)):
-        return StochasticRank(loss, **keywords if usual is None or keywords.keys() & usual else usual | keywords)
+        return StochasticRank(loss, **keywords if keywords.keys() & _USUAL else _USUAL | keywords)
     if not callable(getattr(loss, "bind", None)):
         raise ValueError(
             f'loss must be a metric such as "ndcg@10" or a loss such as StochasticRank("ndcg@10"), got {loss!r}'

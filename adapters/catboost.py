@@ -368,7 +368,8 @@ class CatBoostObjective(CatBoostMetric):
     ties, empty
         As in `evaluate`.
     keywords
-        With a metric: the keywords of `StochasticRank`.
+        With a metric: the keywords of `StochasticRank`; unless one of them is given, ``sfa=False`` and
+        ``hessian="absolute"``.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric, parse_metric
 from stochasticrank_objectives.sglb import SGLB
 
-from ._common import NEWTON, Bindings, as_loss, calling, require
+from ._common import Bindings, as_loss, calling, require
 
 lightgbm = require("lightgbm")
 
@@ -55,7 +55,7 @@ class LightGBMObjective:
     """
 
     def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
-        self.loss = as_loss(loss, keywords, NEWTON)
+        self.loss = as_loss(loss, keywords)
         self._bound: _ByLabels[tuple[BoundLoss, Floats]] = _ByLabels()
         self._progress: Bindings[_Progress] = Bindings()
 

@@ -19,7 +19,7 @@ from stochasticrank_objectives.datasets import RankingData
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Array, Metric, parse_metric
 
-from ._common import NEWTON, as_loss
+from ._common import as_loss
 
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 SUFFIXES = {".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm", ".cbm": "catboost"}
@@ -161,9 +161,9 @@ class _Watch:
         return self._patience is not None and len(self.curve) - 1 - int(np.argmax(self.curve)) >= self._patience
 
 
-def default_loss(booster: str, metric: str | Metric, **keywords: Any) -> Loss:
-    """What the booster's adapter makes of a metric and keywords of `StochasticRank`."""
-    return as_loss(metric, keywords, None if booster == "catboost" else NEWTON)
+def default_loss(metric: str | Metric, **keywords: Any) -> Loss:
+    """What the adapters make of a metric and keywords of `StochasticRank`."""
+    return as_loss(metric, keywords)
 
 
 def train(

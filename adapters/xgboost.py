@@ -16,7 +16,7 @@ from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, bind_e
 from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric, parse_metric
 
-from ._common import NEWTON, Bindings, as_loss, calling, require
+from ._common import Bindings, as_loss, calling, require
 
 xgb = require("xgboost")
 
@@ -79,7 +79,7 @@ class XGBoostObjective:
     """
 
     def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
-        self.loss = as_loss(loss, keywords, NEWTON)
+        self.loss = as_loss(loss, keywords)
         self._bindings: Bindings[tuple[Any, tuple[BoundLoss, NDArray[Any]]]] = Bindings()
 
     def __repr__(self) -> str:
@@ -286,7 +286,7 @@ class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
     def _as_metric(self) -> XGBoostMetric:
         metric = self.metric
         if metric is None:
-            wrapped: Any = as_loss(self.loss, {}, NEWTON)
+            wrapped: Any = as_loss(self.loss, {})
             while hasattr(wrapped, "loss"):
                 wrapped = wrapped.loss
             metric = getattr(wrapped, "metric", None)
