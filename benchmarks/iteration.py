@@ -17,6 +17,7 @@ from stochasticrank_objectives.adapters import CatBoostStochasticRank, LightGBMO
 from .harness import queries, table
 
 METRIC = "ndcg@10"
+NOTHING = "no work in Python"  # an objective that gives the same derivatives each time: what any of ours costs at least
 
 
 def _data(count: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
@@ -25,6 +26,13 @@ def _data(count: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
     features = rng.normal(size=(len(labels), 50)).astype(np.float32)
     features[:, 0] += labels
     return features, labels, groups
+
+
+def _same(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Derivatives like those of a ranking loss in the middle of training: a little signal, much noise."""
+    rng = np.random.default_rng(3)
+    gradient = 0.1 * features[:, 0] + rng.normal(size=len(features))
+    return gradient.astype(np.float32), np.ones(len(features), np.float32)
 
 
 def _take_turns(steps: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
@@ -49,6 +57,8 @@ def _xgboost(count: int, rounds: int) -> dict[str, float]:
     steps = {}
     for name in ("reg:squarederror", "rank:ndcg", "rank:pairwise"):
         steps[name] = functools.partial(step, xgboost.Booster({**common, "objective": name}, [data]), None)
+    same = _same(features)
+    steps[NOTHING] = functools.partial(step, xgboost.Booster(common, [data]), lambda scores, data: same)
     steps["ours"] = functools.partial(step, xgboost.Booster(common, [data]), XGBoostObjective(METRIC, threads=2))
     return _take_turns(steps, rounds)
 
@@ -56,13 +66,36 @@ def _xgboost(count: int, rounds: int) -> dict[str, float]:
 def _lightgbm(count: int, rounds: int) -> dict[str, float]:
     features, labels, groups = _data(count)
     common = {"num_leaves": 63, "max_depth": 6, "num_threads": 2, "verbose": -1, "learning_rate": 0.1}
+    same = _same(features)
+    objectives = {NOTHING: lambda scores, data: same, "ours": LightGBMObjective(METRIC, threads=2)}
     steps = {}
-    for name in ("regression", "lambdarank", "rank_xendcg", "ours"):
+    for name in ("regression", "lambdarank", "rank_xendcg", NOTHING, "ours"):
         data = lightgbm.Dataset(features, labels, group=groups, params={"verbose": -1})
-        booster = lightgbm.Booster({**common, "objective": "none" if name == "ours" else name}, data)
-        objective = LightGBMObjective(METRIC, threads=2) if name == "ours" else None
-        steps[name] = functools.partial(booster.update, fobj=objective)
+        booster = lightgbm.Booster({**common, "objective": "none" if name in objectives else name}, data)
+        steps[name] = functools.partial(booster.update, fobj=objectives.get(name))
     return _take_turns(steps, rounds)
+
+
+class _Nothing:
+    """What CatBoost calls, and no more."""
+
+    no_jit = True
+
+    def __init__(self, features: np.ndarray) -> None:
+        gradient, hessian = _same(features)
+        self.derivatives = np.column_stack([gradient, -hessian]).astype(np.float64)
+
+    def calc_ders_range(self, approxes: Any, targets: Any, weights: Any) -> np.ndarray:
+        return self.derivatives[: len(targets)]
+
+    def is_max_optimal(self) -> bool:
+        return True
+
+    def get_final_error(self, error: float, weight: float) -> float:
+        return error
+
+    def evaluate(self, approxes: Any, target: Any, weight: Any) -> tuple[float, float]:
+        return 0.0, 1.0
 
 
 def _catboost(count: int, rounds: int) -> dict[str, float]:
@@ -72,9 +105,14 @@ def _catboost(count: int, rounds: int) -> dict[str, float]:
     common = {"depth": 6, "learning_rate": 0.1, "thread_count": 2, "logging_level": "Silent", "bootstrap_type": "No",
               "allow_writing_files": False, "boosting_type": "Plain", "random_seed": 1}  # fmt: skip
 
+    nothing = _Nothing(features)
+
     def fit(name: str, iterations: int) -> float:
         if name == "ours":
             model = CatBoostStochasticRank(METRIC, iterations=iterations, **common)
+        elif name == NOTHING:
+            own = {"loss_function": nothing, "eval_metric": nothing, "leaf_estimation_iterations": 1}
+            model = catboost.CatBoost({**common, **own, "iterations": iterations})
         else:
             model = catboost.CatBoost({**common, "loss_function": name, "iterations": iterations})
         start = time.perf_counter()
@@ -82,7 +120,8 @@ def _catboost(count: int, rounds: int) -> dict[str, float]:
         return time.perf_counter() - start
 
     # CatBoost has no call for one iteration: the difference of two lengths of training tells.
-    names = {"RMSE": rounds, "YetiRank": rounds // 3, "StochasticRank:metric=NDCG;top=10": rounds // 3, "ours": rounds}
+    names = {"RMSE": rounds, "YetiRank": rounds // 3, "StochasticRank:metric=NDCG;top=10": rounds // 3}
+    names |= {NOTHING: rounds, "ours": rounds}
     best: dict[str, list[float]] = {name: [float("inf")] * 2 for name in names}
     for _ in range(3):
         for name, more in names.items():
