@@ -94,24 +94,46 @@ def add_crossing(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, 
 @inner
 def cross_all(total, x, y, gain, survival, n, sources, q_below, q_above):
     """The first n sorted documents (n padded) cross the first `sources`; as `cross`, but faster: whether a document stands
-    above or below the source must be asked only in the source's own block of LANES."""
+    above or below the source must be asked only in the source's own block of LANES. Four sources are taken at a time."""
     wide()
-    for m in range(sources):
-        if q_below[m] == 0.0 and q_above[m] == 0.0:
-            continue
+    for m in range(0, sources, 4):
         begin = m // LANES * LANES
         end = begin + LANES
-        y_u, gain_u, q = y[m], gain[m], q_above[m]
+        y0, g0, b0, a0 = _source(y, gain, q_below, q_above, m, sources)
+        y1, g1, b1, a1 = _source(y, gain, q_below, q_above, m + 1, sources)
+        y2, g2, b2, a2 = _source(y, gain, q_below, q_above, m + 2, sources)
+        y3, g3, b3, a3 = _source(y, gain, q_below, q_above, m + 3, sources)
         if begin > 0:
             upper, upper_x, upper_gain, upper_survival = total[:begin], x[:begin], gain[:begin], survival[:begin]
             for i in range(len(upper)):
-                t = y_u - upper_x[i]
-                upper[i] += q * upper_survival[i] * (upper_gain[i] - gain_u) * exp2_negative(-t * t)
+                g = upper_gain[i]
+                one = a0 * (g - g0) * _density(y0 - upper_x[i]) + a1 * (g - g1) * _density(y1 - upper_x[i])
+                two = a2 * (g - g2) * _density(y2 - upper_x[i]) + a3 * (g - g3) * _density(y3 - upper_x[i])
+                upper[i] += upper_survival[i] * (one + two)
         if end < n:
-            add_passing(total, x, gain, end, n, y_u, gain_u, q_below[m])
+            lower, lower_x, lower_gain = total[end:n], x[end:n], gain[end:n]
+            for i in range(len(lower)):
+                g = lower_gain[i]
+                one = b0 * (g - g0) * _density(y0 - lower_x[i]) + b1 * (g - g1) * _density(y1 - lower_x[i])
+                two = b2 * (g - g2) * _density(y2 - lower_x[i]) + b3 * (g - g3) * _density(y3 - lower_x[i])
+                lower[i] += one + two
         if begin < n:
             near, near_x, near_gain, near_survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
-            cross(near, near_x, near_gain, near_survival, LANES, m - begin, y_u, gain_u, q_below[m], q)
+            for u in range(m, min(m + 4, sources)):
+                cross(near, near_x, near_gain, near_survival, LANES, u - begin, y[u], gain[u], q_below[u], q_above[u])
+
+
+@inline
+def _source(y, gain, q_below, q_above, m, sources):
+    """Where a source is, its gain and coefficients; beyond the last, nothing."""
+    if m < sources:
+        return y[m], gain[m], q_below[m], q_above[m]
+    return 0.0, 0.0, 0.0, 0.0
+
+
+@inline
+def _density(t):
+    return exp2_negative(-t * t)
 
 
 @inner
