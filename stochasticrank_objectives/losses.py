@@ -228,13 +228,14 @@ class BoundStochasticRank(BoundQueries):
         suspicious[0] |= not _kernels.load_one(scratch, *data, begin, n, float(loss.sigma), float(loss.mu))
         wide = len(scratch.z)  # n, padded
         blocks, documents = _threads.pieces(wide // 4, _PIECE), _threads.pieces(wide, _PIECE)
+        positions = _threads.pieces(wide, -(-wide // threads))  # as few as can be: each begins with the start of its box
         factor = -self._scale[query] / (loss.sigma * loss.samples)
         for sample in range(loss.samples):
             draw = functools.partial(_kernels.draw_one, scratch, n, key, self.keys[query], sample)
             _threads.run(draw, blocks, threads)
             top, last, reach, boxes = _kernels.rank_one(scratch, n, q.metric.rule, q.position_weights, q.cut)
             add = functools.partial(_kernels.add_one, scratch, n, q.relevant[query], top, boxes)
-            _threads.run(add, documents, threads)
+            _threads.run(add, positions if boxes else documents, threads)
             _kernels.finish_one(
                 scratch, out, q.order, begin, n, top, last, reach, boxes,
                 float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,

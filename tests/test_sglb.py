@@ -244,3 +244,10 @@ def test_any_loss_can_be_wrapped() -> None:
     wrapped = sr.SGLB(sr.StochasticRank("map", estimator="reinforce"), diffusion_temperature=math.inf, model_shrink_rate=0.0)
     inner = sr.StochasticRank("map", estimator="reinforce")
     np.testing.assert_array_equal(wrapped.bind(LABELS, GROUPS).gradient(SCORES), inner.bind(LABELS, GROUPS).gradient(SCORES))
+
+
+def test_an_absolute_hessian_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"SGLB goes with hessian=\"one\".*got StochasticRank\('ndcg@5', sfa=False, hessian="
+    ):
+        sr.SGLB(sr.StochasticRank("ndcg@5", sfa=False, hessian="absolute"))
