@@ -65,7 +65,7 @@ class SGLB:
     def __post_init__(self) -> None:
         if not callable(getattr(self.loss, "bind", None)):
             raise ValueError(f'loss must be a loss such as StochasticRank("ndcg@10"), got {self.loss!r}')
-        if getattr(self.loss, "hessian", "one") != "one":
+        if getattr(self.loss, "hessian", None) == "absolute":
             raise ValueError(
                 f'SGLB goes with hessian="one": its noise is measured against gradients as they are, got {self.loss}'
             )
