@@ -39,14 +39,16 @@ def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 150) -> 
 
 
 def _table(results: list[dict[str, Any]], test: RankingData) -> str:
+    wide = max(len(row["objective"]) for row in results)
     lines = [
         f"{METRIC} on {len(test.groups)} test queries, ties in the worst order; trees chosen on validation queries",
-        f"{'booster':10} {'objective':32} {METRIC:>8} {'trees':>6} {'seconds':>8}",
+        f"{'booster':10} {'objective':{wide}} {METRIC:>8} {'trees':>6} {'seconds':>8}",
     ]
     for row in results:
         trained = row["trained"]
         lines.append(
-            f"{row['booster']:10} {row['objective']:32} {row[METRIC]:8.4f} {trained.best_rounds:6d} {trained.seconds:8.1f}"
+            f"{row['booster']:10} {row['objective']:{wide}} {row[METRIC]:8.4f} "
+            f"{trained.best_rounds:6d} {trained.seconds:8.1f}"
         )
     return "\n".join(lines)
 
