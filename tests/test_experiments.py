@@ -372,11 +372,17 @@ def command(folder: pathlib.Path, jobs: int) -> list[str]:
     ]  # fmt: skip
 
 
+def heed_interrupts() -> None:
+    """What is started in the background of a shell inherits from it that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupt(folder: pathlib.Path, jobs: int, how: int, whole_group: bool) -> tuple[int, str, dict[Any, Any]]:
     """Start, interrupt when some trials are finished; returns the exit code, stderr and what had been finished."""
     process = subprocess.Popen(
-        command(folder, jobs), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        command(folder, jobs), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
     try:
         limit = time.monotonic() + 200  # kernels may have to be compiled
         while len(finished(folder)) < 3:
