@@ -43,7 +43,7 @@ def _rank(s, n, weights, cut, y, count):
 def _densities(s, n, cut, count):
     wide()
     for _ in range(count):
-        _kernels._add_rest(s, n, cut, 0, _gauss.padded(n))
+        _kernels._add_rest(s, n, cut, _kernels._box_top(s, n, cut), 0, _gauss.padded(n))
         _kernels._add_top(s, cut, cut)
 
 

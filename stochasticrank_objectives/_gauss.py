@@ -275,11 +275,8 @@ def _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, lo
     for begin in range(first, high, _FEW):
         end = min(begin + _FEW, last)
         if end > low:
-            few_x, few_gain, few_survival = (
-                x[begin : begin + _FEW],
-                gain[begin : begin + _FEW],
-                survival[begin : begin + _FEW],
-            )
+            few_x, few_gain = x[begin : begin + _FEW], gain[begin : begin + _FEW]
+            few_survival = survival[begin : begin + _FEW]
             for i in range(_FEW):
                 sums[i] = value_at(plain, gained, few_x[i] - centre, few_gain[i])
             for m in range(begin, end):

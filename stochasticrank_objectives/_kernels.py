@@ -47,7 +47,7 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 class Scratch(NamedTuple):
-    """Arrays for one query after another; in loops use local names for them, taking one out costs a reference count.
+    """Arrays for one query after another.
 
     By document, in the order of falling gain: z centred scores, x where the
     documents are without noise, y with it, gain, noise, total (the gradient so far). By position in the list sorted by y:
@@ -207,21 +207,24 @@ def _rank_long(s, n, kind, weights, cut):
     if cut + 1 < n or kind == CASCADE:
         _sort(s, s.y, n, n, -np.inf, False)
     _set_apart(s, kind, n)
-    return (
-        top,
-        last,
-        reach,
-        make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, True, last + 1, s.starts, s.series, s.work),
-    )
+    boxes = make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, True, last + 1, s.starts, s.series, s.work)
+    return top, last, reach, boxes
 
 
 @inline
-def _add_rest(s, relevant, top, begin, end):
+def _box_top(s, n, top):
+    """Boxes of the first `top`, if others pass them and they are enough for it to pay; returns how many boxes."""
+    if top == n or top < FEW_PASSED:
+        return 0
+    return make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, False, top, s.starts, s.series, s.work)
+
+
+@inline
+def _add_rest(s, relevant, top, passed, begin, end):
     """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
     total, x, gain, y, top_gain, q_below = s.total, s.x, s.gain, s.top_y, s.top_gain, s.q_below
-    if top >= FEW_PASSED:
-        boxes = make_boxes(y, top_gain, q_below, s.q_above, False, top, s.starts, s.series, s.work)
-        pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, boxes, s.starts, s.series)
+    if passed:
+        pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, passed, s.starts, s.series)
         return
     for m in range(top):
         if q_below[m] != 0.0:
@@ -247,30 +250,18 @@ def _add_top(s, top, last):
 def _add_fast(s, n, boxes, work, begin, end):
     """Sorted documents begin..end cross all that can jump, by boxes."""
     add_boxes(
-        s.top_total,
-        s.top_x,
-        s.top_y,
-        s.top_gain,
-        s.survival,
-        n,
-        s.q_below,
-        s.q_above,
-        boxes,
-        s.starts,
-        s.series,
-        work,
-        begin,
-        end,
-    )
+        s.top_total, s.top_x, s.top_y, s.top_gain, s.survival, n, s.q_below, s.q_above,
+        boxes, s.starts, s.series, work, begin, end,
+    )  # fmt: skip
 
 
 @inline
-def _add(s, n, relevant, top, boxes, work, begin, end):
+def _add(s, n, relevant, top, boxes, passed, work, begin, end):
     """Documents begin..end, or positions if there are boxes, pass what they can; the `top` apart if there are none."""
     if boxes:
         _add_fast(s, n, boxes, work, begin, min(end, n))
     elif top < n:
-        _add_rest(s, relevant, top, begin, min(end, padded(n)))
+        _add_rest(s, relevant, top, passed, begin, min(end, padded(n)))
 
 
 @inline
@@ -335,7 +326,7 @@ def _gradient_queries(
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
             top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
             if top < n:
-                _add_rest(s, relevant[query], top, 0, padded(n))
+                _add_rest(s, relevant[query], top, _box_top(s, n, top), 0, padded(n))
             _add_top(s, top, last)
             _settle(s, top, reach, top)
         _finish(s, out, order, start, n, nu, strength, _factor(scale[query], sigma, samples))
@@ -367,7 +358,8 @@ def _long_queries(
         for sample in range(samples):
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
             top, last, reach, boxes = _rank_long(s, n, kind, weights, cut)
-            _add(s, n, relevant[query], top, boxes, s.work, 0, padded(n))
+            passed = 0 if boxes else _box_top(s, n, top)
+            _add(s, n, relevant[query], top, boxes, passed, s.work, 0, padded(n))
             if boxes == 0:
                 _add_top(s, top, last)
             _settle(s, top, reach, n if boxes else top)
@@ -441,17 +433,19 @@ def draw_one(s, n, key, query_key, sample, begin, end):
 
 @kernel
 def rank_one(s, n, kind, weights, cut):
-    """Step 3; returns (top, last, reach, boxes)."""
+    """Step 3; returns (top, last, reach, boxes, passed): all that the threads of step 4 share is made here."""
+    boxes = 0
     if min(cut + 1, n) > FAST_FROM:
-        return _rank_long(s, n, kind, weights, cut)
-    top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
-    return top, last, reach, 0
+        top, last, reach, boxes = _rank_long(s, n, kind, weights, cut)
+    else:
+        top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
+    return top, last, reach, boxes, 0 if boxes else _box_top(s, n, top)
 
 
 @kernel
-def add_one(s, n, relevant, top, boxes, begin, end):
+def add_one(s, n, relevant, top, boxes, passed, begin, end):
     """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES."""
-    _add(s, n, relevant, top, boxes, np.empty(WORK), begin, end)  # room of its own
+    _add(s, n, relevant, top, boxes, passed, np.empty(WORK), begin, end)  # room of its own
 
 
 @kernel

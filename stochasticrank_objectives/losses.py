@@ -233,8 +233,8 @@ class BoundStochasticRank(BoundQueries):
         for sample in range(loss.samples):
             draw = functools.partial(_kernels.draw_one, scratch, n, key, self.keys[query], sample)
             _threads.run(draw, blocks, threads)
-            top, last, reach, boxes = _kernels.rank_one(scratch, n, q.metric.rule, q.position_weights, q.cut)
-            add = functools.partial(_kernels.add_one, scratch, n, q.relevant[query], top, boxes)
+            top, last, reach, boxes, passed = _kernels.rank_one(scratch, n, q.metric.rule, q.position_weights, q.cut)
+            add = functools.partial(_kernels.add_one, scratch, n, q.relevant[query], top, boxes, passed)
             _threads.run(add, positions if boxes else documents, threads)
             _kernels.finish_one(
                 scratch, out, q.order, begin, n, top, last, reach, boxes,
