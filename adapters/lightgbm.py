@@ -32,7 +32,8 @@ class LightGBMObjective:
     and ``LGBMRanker(objective=objective)``, and may be used again: it depends on the Booster alone where a training stands.
 
     A row's weight multiplies its gradient and its hessian, as in LightGBM's own ranking objectives; the hessian is 1
-    otherwise (unless the loss has one), so that a leaf is the (weighted) mean of its rows' gradients. Continued training
+    otherwise, so that a leaf is the (weighted) mean of its rows' gradients, unless the loss has one, as that of a metric's
+    name has (1 a row in the mean). Continued training
     (`init_model`) goes on with the noise and the SGLB scale of the iteration at which the old model ended.
 
     `lightgbm.cv` splits rows, not queries, under any objective but its own: give it ``folds=GroupKFold(...)``.

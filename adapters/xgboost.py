@@ -48,8 +48,10 @@ def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float3
 class XGBoostObjective:
     """A ranking metric, or a loss, as ``obj=`` of ``xgb.train`` and ``xgb.cv``.
 
-    The hessian is 1 a row, unless the loss has one, so a leaf is a gradient step and ``min_child_weight`` counts rows. No
-    state of a training is kept: the iteration, which selects the noise, is the number of rounds that the calling booster
+    The hessian is 1 a row, so that a leaf is a gradient step, unless the loss has one; a metric's name means one that is 1 a
+    row in the mean. Either way ``min_child_weight`` counts rows, roughly.
+
+    No state of a training is kept: the iteration, which selects the noise, is the number of rounds that the calling booster
     has, so training that goes on with ``xgb_model=`` equals training in one go.
 
     ``base_score`` need not be set: a ranking loss does not change when all scores of a query move together. ``base_margin``

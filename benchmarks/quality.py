@@ -31,9 +31,9 @@ OWN = {
 }
 OURS: dict[str, dict[str, Any]] = {
     'hessian="one", sfa=True': {},
-    "the same, 4 samples": {"samples": 4},
+    'hessian="one", sfa=True, 4 samples': {"samples": 4},
     'hessian="absolute", sfa=False': {"hessian": "absolute", "sfa": False},
-    "the same, 4 samples ": {"hessian": "absolute", "sfa": False, "samples": 4},
+    'hessian="absolute", sfa=False, 4 samples': {"hessian": "absolute", "sfa": False, "samples": 4},
 }
 
 
