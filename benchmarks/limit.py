@@ -10,11 +10,16 @@ import numpy as np
 
 import stochasticrank_objectives as sr
 from stochasticrank_objectives import _gauss, _kernels, _noise
-from stochasticrank_objectives._numba import _FLAGS, wide
+from stochasticrank_objectives._numba import FLAGS, wide
 
 from .harness import best_of, queries, table
 
-_jit = numba.njit(**_FLAGS)
+_jit = numba.njit(**FLAGS)
+
+
+@_jit
+def _begin(s, weights, cut):
+    _kernels._begin(s, 0, weights, cut)
 
 
 @_jit
@@ -67,7 +72,8 @@ def run(quick: bool) -> dict[str, Any]:
     labels, groups, scores = queries(count, n)
     bound = sr.StochasticRank(f"ndcg@{cut}", mu=0.1, threads=1).bind(labels, groups)
     q = bound.queries
-    s, out = _kernels.scratch_one(n, 0, q.position_weights, cut), np.zeros(len(labels))
+    s, out = _kernels.make_scratch(n, cut, long=False), np.zeros(len(labels))
+    _begin(s, q.position_weights, cut)
     _load(s, scores, q.order, q.gains, q.relevance, n, 1)
     x, sums = -5 * np.random.default_rng(0).random(128), np.zeros(128)
     evaluations = count * (_gauss.padded(n) * cut + _gauss.padded(cut) * (cut + 1))

@@ -162,7 +162,7 @@ class Queries:
 
 def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, threads: int) -> Queries:
     """Check labels and groups and lay them out for one metric."""
-    from . import _kernels
+    from . import _kernels, _select
 
     values = check_labels(labels)
     ptr = pointer(groups, qid, len(values))
@@ -170,13 +170,18 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     gains = np.ascontiguousarray(metric.gains(values), np.float64)
     order = np.empty(len(values), np.int32)
     sizes = np.diff(ptr)
-    borders = _threads.borders(sizes.astype(np.float64) * 8, threads)
-    _threads.run(lambda a, b: _kernels.order_range(order, gains, ptr, a, b), borders, threads)
+    longest = int(sizes.max())
+    _threads.run(
+        lambda scratch, begin, end: _kernels.order_range(scratch, order, gains, ptr, begin, end),
+        _threads.borders(sizes * 8.0, threads),
+        threads,
+        lambda: _select.make_sorting(longest, longest),
+    )
     rows = order + np.repeat(ptr[:-1], sizes)
     gains = gains[rows]
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
     relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
-    cut = int(min(metric.cut, sizes.max()))
+    cut = int(min(metric.cut, longest))
     weights = np.zeros(cut + 2)
     weights[:cut] = metric.weights(cut)
     scale = np.ones(len(sizes))

@@ -145,8 +145,7 @@ def make_boxes(y, gain, q_below, q_above, both, sources, starts, series, work):
     entry of `starts`. `work` is room for `WORK` numbers.
     """
     wide()
-    boxes = 0
-    begin = 0
+    boxes = begin = np.int64(0)
     while begin < sources:
         end = begin + 1
         while end < sources and y[begin] - y[end] < _WIDTH:

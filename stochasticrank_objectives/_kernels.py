@@ -33,9 +33,9 @@ from ._gauss import (
 )
 from ._noise import fill_normals
 from ._noise import padded as noise_padded
-from ._numba import allocating, inline, inner, kernel, reduction
+from ._numba import aligned, inline, inner, kernel, reduction, spliced
 from ._rules import fill_jumps, list_value, mean_value
-from ._select import room, second_largest_stop, select, sort_descending
+from ._select import Sorting, make_sorting, room, second_largest_stop, select, sort_descending
 from .losses import FAST_FROM
 from .metrics import CASCADE, PLAIN, Array
 
@@ -76,28 +76,31 @@ class Scratch(NamedTuple):
     work: Array
 
 
-@allocating
-def _scratch(n, kind, weights, cut, long):
-    wide = noise_padded(n)
-    space = padded(n) + LANES if long else padded(room(n, min(cut + 1, n)))
+def make_scratch(n: int, cut: int, long: bool) -> Scratch:
+    """Room for queries of up to n documents; `long` for those in which more than FAST_FROM may jump."""
+    wide = noise_padded.py_func(n)
+    space = padded.py_func(n) + LANES if long else padded.py_func(room.py_func(n, min(cut + 1, n)))
     boxes = (n if long else min(cut, n)) // SPARSE + 2
-    s = Scratch(
-        np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide),
-        np.empty(space), np.empty(space, np.int64), np.empty(space), np.empty(wide, np.int64), np.empty(space, np.int64),
-        np.empty(space), np.zeros(space), np.empty(space), np.ones(space), np.empty(space), np.empty(space),
-        np.empty(boxes + 1, np.int64), np.empty((boxes, 4 * TERMS)), np.empty(WORK),
+    z, x, y, gain, noise, total, spare_index = aligned(*[wide] * 7)
+    top_y, place, spare_y, tally, top_x, top_gain, top_total, survival, q_below, q_above = aligned(*[space] * 10)
+    starts, series, work = aligned(boxes + 1, boxes * 4 * TERMS, WORK)
+    top_gain[:], survival[:] = 0.0, 1.0
+    return Scratch(
+        z, x, y, gain, noise, total, top_y, place.view(np.int64), spare_y, spare_index.view(np.int64), tally.view(np.int64),
+        top_x, top_gain, top_total, survival, q_below, q_above, starts.view(np.int64), series.reshape(boxes, -1), work,
     )  # fmt: skip
-    if kind == PLAIN:  # the same for every query
-        fill_jumps(kind, weights, cut, s.top_gain, min(n, cut + 1), s.q_below, s.q_above)
-    return s
 
 
-@inline
-def _longest(ptr, active, begin, end):
-    longest = 0
-    for a in range(begin, end):
-        longest = max(longest, ptr[active[a] + 1] - ptr[active[a]])
-    return longest
+def make_work() -> Array:
+    """Room that each thread which shares a huge query needs for itself."""
+    return aligned(WORK)[0]
+
+
+@spliced
+def _begin(s, kind, weights, cut):
+    """Fill what is the same for every query."""
+    if kind == PLAIN:
+        fill_jumps(kind, weights, cut, s.top_gain, len(s.top_gain), s.q_below, s.q_above)
 
 
 @reduction
@@ -116,7 +119,7 @@ def _dot(a, b, n):
     return total
 
 
-@inline
+@spliced
 def _load(s, scores, order, gains, relevance, begin, n, sigma, mu):
     """Centre the scores of one query, in the order of its gains, and place them: x = kappa (z/sigma - mu r).
 
@@ -144,7 +147,7 @@ def _load(s, scores, order, gains, relevance, begin, n, sigma, mu):
     return math.isfinite(_sum(rows, n))
 
 
-@inline
+@spliced
 def _draw(s, n, key, query_key, sample, begin, end):
     """Noise blocks begin..end of the query, and where they move its documents."""
     fill_normals(s.noise, n, key, query_key, sample, begin, end)
@@ -156,7 +159,7 @@ def _draw(s, n, key, query_key, sample, begin, end):
             y[block] = x[block] + KAPPA * noise[block]
 
 
-@inline
+@spliced
 def _sort(s, values, n, size, floor, worst):
     """Sort the best `size` documents and fetch their gains; returns how many there are."""
     place, gain, top_gain = s.place, s.gain, s.top_gain
@@ -166,7 +169,7 @@ def _sort(s, values, n, size, floor, worst):
     return count
 
 
-@inline
+@spliced
 def _set_apart(s, kind, served):
     """The first `served` documents of the sorted list, in its order."""
     place, x, total = s.place, s.x, s.total
@@ -181,7 +184,7 @@ def _set_apart(s, kind, served):
         top_x[i] = 0.0
 
 
-@inline
+@spliced
 def _rank(s, n, kind, weights, cut, size):
     """Sort the best `size`, fill the jumps, set the first `top` apart; returns (top, last, reach) of `fill_jumps`."""
     floor = second_largest_stop(s.y, s.gain, n) if kind == CASCADE else -np.inf
@@ -193,7 +196,7 @@ def _rank(s, n, kind, weights, cut, size):
     return top, last, reach
 
 
-@inline
+@spliced
 def _rank_long(s, n, kind, weights, cut):
     """As `_rank`, and the number of boxes: if there are any, the whole query is sorted and set apart."""
     size = min(cut + 1, n)
@@ -211,7 +214,7 @@ def _rank_long(s, n, kind, weights, cut):
     return top, last, reach, boxes
 
 
-@inline
+@spliced
 def _box_top(s, n, top):
     """Boxes of the first `top`, if others pass them and they are enough for it to pay; returns how many boxes."""
     if top == n or top < FEW_PASSED:
@@ -219,7 +222,7 @@ def _box_top(s, n, top):
     return make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, False, top, s.starts, s.series, s.work)
 
 
-@inline
+@spliced
 def _add_rest(s, relevant, top, passed, begin, end):
     """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
     total, x, gain, y, top_gain, q_below = s.total, s.x, s.gain, s.top_y, s.top_gain, s.q_below
@@ -232,7 +235,7 @@ def _add_rest(s, relevant, top, passed, begin, end):
             add_passing(total, x, gain, begin, stop, y[m], top_gain[m], q_below[m])
 
 
-@inline
+@spliced
 def _add_top(s, top, last):
     """The first `top` documents cross each other and the one after them."""
     total, x, y, gain, survival = s.top_total, s.top_x, s.top_y, s.top_gain, s.survival
@@ -246,7 +249,7 @@ def _add_top(s, top, last):
             cross(total, x, gain, survival, size, m, y[m], gain[m], q_below[m], q_above[m])
 
 
-@inline
+@spliced
 def _add_fast(s, n, boxes, work, begin, end):
     """Sorted documents begin..end cross all that can jump, by boxes."""
     add_boxes(
@@ -255,7 +258,7 @@ def _add_fast(s, n, boxes, work, begin, end):
     )  # fmt: skip
 
 
-@inline
+@spliced
 def _add(s, n, relevant, top, boxes, passed, work, begin, end):
     """Documents begin..end, or positions if there are boxes, pass what they can; the `top` apart if there are none."""
     if boxes:
@@ -264,7 +267,7 @@ def _add(s, n, relevant, top, boxes, passed, work, begin, end):
         _add_rest(s, relevant, top, passed, begin, min(end, padded(n)))
 
 
-@inline
+@spliced
 def _settle(s, top, reach, served):
     """The document that ends a cascade passes those after it; then the sorted documents' sums go back to their places."""
     total, place, top_total, top_x, y = s.total, s.place, s.top_total, s.top_x, s.top_y
@@ -295,7 +298,7 @@ def _project(total, z, n, nu, strength):
         total[j] -= along * z[j]
 
 
-@inline
+@spliced
 def _finish(s, out, order, begin, n, nu, strength, factor):
     """Project, scale, and put the gradient where the documents stand in the data."""
     total = s.total
@@ -312,11 +315,13 @@ def _factor(scale, sigma, samples):
     return -scale * _DENSITY / (sigma * samples)
 
 
-@inner
-def _gradient_queries(
+@kernel
+def gradient_range(
     s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
     kind, weights, cut, sigma, mu, nu, strength, samples, key,
 ):  # fmt: skip
+    """The CCS gradient of the loss for the queries active[begin:end], into their rows of `out`."""
+    _begin(s, kind, weights, cut)
     for a in range(begin, end):
         query = active[a]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
@@ -333,23 +338,12 @@ def _gradient_queries(
 
 
 @kernel
-def gradient_range(
-    out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-    kind, weights, cut, sigma, mu, nu, strength, samples, key,
-):  # fmt: skip
-    """The CCS gradient of the loss for the queries active[begin:end], into their rows of `out`."""
-    _gradient_queries(
-        _scratch(_longest(ptr, active, begin, end), kind, weights, cut, False),
-        out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-        kind, weights, cut, sigma, mu, nu, strength, samples, key,
-    )  # fmt: skip
-
-
-@inner
-def _long_queries(
+def long_range(
     s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
     kind, weights, cut, sigma, mu, nu, strength, samples, key,
 ):  # fmt: skip
+    """As `gradient_range`, for queries in which more than FAST_FROM documents may jump."""
+    _begin(s, kind, weights, cut)
     for a in range(begin, end):
         query = active[a]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
@@ -367,23 +361,12 @@ def _long_queries(
 
 
 @kernel
-def long_range(
-    out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-    kind, weights, cut, sigma, mu, nu, strength, samples, key,
-):  # fmt: skip
-    """As `gradient_range`, for queries in which more than FAST_FROM documents may jump."""
-    _long_queries(
-        _scratch(_longest(ptr, active, begin, end), kind, weights, cut, True),
-        out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-        kind, weights, cut, sigma, mu, nu, strength, samples, key,
-    )  # fmt: skip
-
-
-@inner
-def _reinforce_queries(
+def reinforce_range(
     s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
     kind, weights, cut, sigma, mu, nu, strength, samples, key,
 ):  # fmt: skip
+    """The REINFORCE estimate (M(y) - M(z)) noise/sigma instead; M(z) takes the worst order of ties."""
+    _begin(s, kind, weights, cut)
     for a in range(begin, end):
         query = active[a]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
@@ -401,27 +384,9 @@ def _reinforce_queries(
 
 
 @kernel
-def reinforce_range(
-    out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-    kind, weights, cut, sigma, mu, nu, strength, samples, key,
-):  # fmt: skip
-    """The REINFORCE estimate (M(y) - M(z)) noise/sigma instead; M(z) takes the worst order of ties."""
-    _reinforce_queries(
-        _scratch(_longest(ptr, active, begin, end), kind, weights, cut, False),
-        out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-        kind, weights, cut, sigma, mu, nu, strength, samples, key,
-    )  # fmt: skip
-
-
-@kernel
-def scratch_one(n, kind, weights, cut):
-    """Scratch for one huge query of n documents."""
-    return _scratch(n, kind, weights, cut, min(cut + 1, n) > FAST_FROM)
-
-
-@kernel
-def load_one(s, scores, order, gains, relevance, begin, n, sigma, mu):
+def load_one(s, scores, order, gains, relevance, begin, n, kind, weights, cut, sigma, mu):
     """Step 1 of a huge query."""
+    _begin(s, kind, weights, cut)
     return _load(s, scores, order, gains, relevance, begin, n, sigma, mu)
 
 
@@ -443,9 +408,9 @@ def rank_one(s, n, kind, weights, cut):
 
 
 @kernel
-def add_one(s, n, relevant, top, boxes, passed, begin, end):
-    """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES."""
-    _add(s, n, relevant, top, boxes, passed, np.empty(WORK), begin, end)  # room of its own
+def add_one(s, n, relevant, top, boxes, passed, work, begin, end):
+    """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES. `work` is each thread's own."""
+    _add(s, n, relevant, top, boxes, passed, work, begin, end)
 
 
 @kernel
@@ -458,17 +423,51 @@ def finish_one(s, out, order, begin, n, top, last, reach, boxes, nu, strength, f
         _finish(s, out, order, begin, n, nu, strength, factor * _DENSITY)
 
 
+@reduction
+def _mean_size(a):
+    total = 0.0
+    for j in range(len(a)):
+        total += abs(a[j])
+    return total / len(a)
+
+
 @kernel
-def value_range(out, scores, ptr, order, gains, scale, begin, end, kind, weights, cut, ties):
+def divide_by_mean_size(gradient, hessian, floor):
+    """Divide a gradient by the mean of its absolute values; these, so divided, plus `floor`, are the hessian.
+
+    Returns False, with the hessian unset, if all of it is 0.
+    """
+    mean = _mean_size(gradient)
+    if mean == 0.0:
+        return False
+    for j in range(len(gradient)):
+        gradient[j] /= mean
+        hessian[j] = abs(gradient[j]) + floor
+    return True
+
+
+class ValueScratch(NamedTuple):
+    """Arrays for one query after another: z scores in the order of falling gain, and of the sorted list its gains and, for
+    ties in the mean order, chances."""
+
+    z: Array
+    sorting: Sorting
+    gain: Array
+    chance: Array
+
+
+def make_value_scratch(n: int, cut: int, ties: int) -> ValueScratch:
+    """Room for queries of up to n documents."""
+    size = n if ties == MEAN else min(cut, n)
+    sorting = make_sorting(n, size)
+    return ValueScratch(np.empty(n), sorting, np.empty(len(sorting.keys)), np.empty(size + 2))
+
+
+@kernel
+def value_range(s, out, scores, ptr, order, gains, scale, begin, end, kind, weights, cut, ties):
     """The metric of the queries begin..end, ties ranked as told."""
-    longest = 1
-    for query in range(begin, end):
-        longest = max(longest, ptr[query + 1] - ptr[query])
-    size = longest if ties == MEAN else min(cut, longest)
-    space = room(longest, size)
-    z, keys, index = np.empty(longest), np.empty(space), np.empty(space, np.int64)
-    spare_keys, spare_index, tally = np.empty(space), np.empty(longest, np.int64), np.empty(space, np.int64)
-    gain, chance = np.empty(space), np.empty(size + 2)
+    z, gain, chance = s.z, s.gain, s.chance
+    keys, index, spare_keys, spare_index, tally = s.sorting
     for query in range(begin, end):
         start, n = ptr[query], ptr[query + 1] - ptr[query]
         for j in range(n):
@@ -485,13 +484,9 @@ def value_range(out, scores, ptr, order, gains, scale, begin, end, kind, weights
 
 
 @kernel
-def order_range(order, gains, ptr, begin, end):
+def order_range(s, order, gains, ptr, begin, end):
     """Where the documents of each query stand when the largest gain comes first; equal gains keep their order."""
-    longest = 1
-    for query in range(begin, end):
-        longest = max(longest, ptr[query + 1] - ptr[query])
-    keys, index = np.empty(longest), np.empty(longest, np.int64)
-    spare_keys, spare_index, tally = np.empty(longest), np.empty(longest, np.int64), np.empty(longest, np.int64)
+    keys, index, spare_keys, spare_index, tally = s
     for query in range(begin, end):
         start, n = ptr[query], ptr[query + 1] - ptr[query]
         for j in range(n):

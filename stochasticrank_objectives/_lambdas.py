@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from ._gauss import LANES, exp2_negative, padded
 from ._noise import _LOW, _32, _log, philox
 from ._noise import padded as noise_padded
-from ._numba import allocating, inline, inner, kernel, reduction
-from ._select import room, second_largest_stop, select
+from ._numba import aligned, inline, inner, kernel, reduction
+from ._select import extremes, room, second_largest_stop, select
 from .metrics import AVERAGE, CASCADE, PLAIN, Array
 
 GUMBEL = 3  # the purpose of this noise, beside those in `_noise`
@@ -32,7 +32,7 @@ _LOG2_E = np.log2(math.e)
 _NEAR = 0.01  # added to the distance of two scores where it divides, as in LightGBM
 
 
-class _Scratch(NamedTuple):
+class Scratch(NamedTuple):
     """Arrays for one query after another. By document, in the order of falling gain: y scores with noise, noise. By
     position, the ranked documents first: place (which document), x scores in powers of two, gain, coefficient of the pairs
     with one other document, slope and curve (the derivatives so far).
@@ -52,13 +52,16 @@ class _Scratch(NamedTuple):
     curve: Array
 
 
-@allocating
-def _scratch(n, size):
-    wide, space = padded(n), room(n, size)
-    return _Scratch(
-        np.empty(n), np.empty(noise_padded(n)), np.empty(max(n, space), np.int64),
-        np.empty(space), np.empty(space), np.empty(n, np.int64), np.empty(space, np.int64),
-        np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide),
+def make_scratch(n: int, cut: int, ranked: bool) -> Scratch:
+    """Room for queries of up to n documents, of which all or the best `cut` are ranked."""
+    size = n if ranked else min(cut, n)
+    wide, space = padded.py_func(n), room.py_func(n, size)
+    y, noise, place, spare_index = aligned(n, noise_padded.py_func(n), max(n, space), n)
+    top_y, spare_y, tally = aligned(space, space, space)
+    x, gain, coefficient, slope, curve = aligned(wide, wide, wide, wide, wide)
+    return Scratch(
+        y, noise, place.view(np.int64), top_y, spare_y, spare_index.view(np.int64), tally.view(np.int64),
+        x, gain, coefficient, slope, curve,
     )  # fmt: skip
 
 
@@ -221,14 +224,10 @@ def _add_lambdas(s, n, count, kind, weights, cut, steps, unit):
 
 @kernel
 def lambda_range(
-    gradient, hessian, scores, ptr, order, gains, scale, query_weights, keys, active, begin, end,
+    s, gradient, hessian, scores, ptr, order, gains, scale, query_weights, keys, active, begin, end,
     kind, weights, cut, steps, sigma, norm, noise, samples, key,
 ):  # fmt: skip
     """Both derivatives of the loss for the queries active[begin:end], added to their rows."""
-    longest = 0
-    for at in range(begin, end):
-        longest = max(longest, ptr[active[at] + 1] - ptr[active[at]])
-    s = _scratch(longest, longest if len(steps) else min(cut, longest))
     for at in range(begin, end):
         query = active[at]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
@@ -236,8 +235,8 @@ def lambda_range(
             _load(s, scores, order, start, n, noise, key, keys[query], sample)
             needed = n if len(steps) else min(cut, n)
             count = _arrange(s, gains[start : start + n], n, needed, kind, sigma * _LOG2_E)
-            tied = s.y[:n].min() == s.y[:n].max()
-            unit = 1.0 / (sigma * _LOG2_E) if norm and not tied else 0.0
+            lowest, highest = extremes(s.y, n)
+            unit = 1.0 / (sigma * _LOG2_E) if norm and lowest < highest else 0.0
             size = _add_lambdas(s, n, count, kind, weights, cut, steps, unit)
             first = scale[query] * sigma
             if norm and size > 0.0:  # LightGBM's normalisation of queries: the sum of all sizes becomes log2(1 + sum)

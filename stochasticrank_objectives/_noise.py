@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ._numba import inline, inner, kernel, wide
+from ._numba import aligned, inline, inner, kernel, wide
 
 SMOOTHING, LANGEVIN = 1, 2  # purposes: noise on the scores, noise on the gradient
 
@@ -120,13 +121,16 @@ def fill_normals(out, n, key, query, sample, first, last):
         out2[block], out3[block] = _pair(c, d)
 
 
-@kernel
-def fill_query_normals(out, ptr, keys, key, begin, end):
+def fill_query_normals(
+    out: NDArray[np.float64], ptr: NDArray[np.int64], keys: NDArray[np.uint64], key: np.uint64, begin: int, end: int
+) -> None:
     """One deviate a row for the queries begin..end, keyed by query (sample 0)."""
-    longest = 0
-    for q in range(begin, end):
-        longest = max(longest, ptr[q + 1] - ptr[q])
-    buffer = np.empty(padded(longest), np.float64)
+    longest = int(np.diff(ptr[begin : end + 1]).max())
+    _fill_query_normals(aligned(padded.py_func(longest))[0], out, ptr, keys, key, begin, end)
+
+
+@kernel
+def _fill_query_normals(buffer, out, ptr, keys, key, begin, end):
     for q in range(begin, end):
         n = ptr[q + 1] - ptr[q]
         fill_normals(buffer, n, key, keys[q], 0, 0, padded(n) // 4)

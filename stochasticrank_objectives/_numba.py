@@ -1,51 +1,59 @@
 """How every kernel is compiled: one place for flags, caching and the fallback when no folder can hold the cache.
 
-``kernel`` marks the few functions that Python calls; they are compiled on first use and cached on disk. ``allocating``
-marks what makes arrays for them. ``inner`` marks what only kernels call: it is compiled with its callers and never cached
-by itself. ``inline`` marks small ``inner`` functions that must become part of the loop around them for it to vectorise.
-``reduction`` is an ``inner`` whose sums may be reordered, to the same end.
+``kernel`` marks the few functions that Python calls; they are compiled on first use and cached on disk. ``inner``
+marks what only kernels call: it is compiled with its callers and never cached by itself. ``inline`` marks small ``inner``
+functions that must become part of the loop around them for it to vectorise. ``reduction`` is an ``inner`` whose sums may be
+reordered, to the same end. An argument that is a plain constant has a type of its own, for which numba compiles a function
+once more: where that must not be, it is written np.int64(0).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+_LINE = 8  # float64 in a cache line
 
 # Elementwise code has no reassociation and no finite-math flags: rounding tricks rely on the order of operations, and
 # the result must not depend on how a loop is split among threads. Contraction to fused multiply-add keeps both.
-_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
-_REDUCTION: dict[str, Any] = {**_FLAGS, "fastmath": {"contract", "nsz", "reassoc"}}
-
-
-# Functions that only kernels call do not count references to arrays, which would take longer than many a loop here; they
-# cannot allocate. And they are inlined where it is said so: else what an inlined function calls would be inlined too.
-_BORROWED: dict[str, Any] = {"_nrt": False, "forceinline": False}
+# References to arrays are not counted, which would take longer than many a loop here: nothing can allocate, callers bring
+# all arrays. And functions are inlined where it is said so: else what an inlined one calls would be inlined too.
+FLAGS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "nsz"},
+    "_nrt": False,
+    "forceinline": False,
+}
 
 
 def inner(function: Callable[..., Any]) -> Any:
     """Compile a function that other kernels call."""
-    return numba.njit(**_FLAGS, **_BORROWED)(function)
+    return numba.njit(**FLAGS)(function)
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a small function into every place that calls it."""
-    return numba.njit(**_FLAGS, **{**_BORROWED, "forceinline": True})(function)
+    return numba.njit(**{**FLAGS, "forceinline": True})(function)
+
+
+def spliced(function: Callable[..., Any]) -> Any:
+    """Part of a kernel's own text, put in before it is compiled."""
+    return numba.njit(**FLAGS, inline="always")(function)
 
 
 def reduction(function: Callable[..., Any]) -> Any:
     """Compile a sum over a whole query; its order is fixed by the compiler, never by threads."""
-    return numba.njit(**_REDUCTION, **_BORROWED)(function)
-
-
-def allocating(function: Callable[..., Any]) -> Any:
-    """Compile a function that allocates arrays for a kernel."""
-    return numba.njit(**_FLAGS)(function)
+    return numba.njit(**{**FLAGS, "fastmath": {"contract", "nsz", "reassoc"}})(function)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -63,14 +71,22 @@ def wide(typing_context: Any) -> Any:
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile an entry point, cached on disk wherever numba finds a folder it can write to."""
     try:
-        compiled = numba.njit(cache=True, **_FLAGS)(function)
+        compiled = numba.njit(cache=True, **FLAGS)(function)
     except RuntimeError:  # "no locator available": nothing is writable, so compile anew in each process
-        return numba.njit(**_FLAGS)(function)
+        return numba.njit(**FLAGS)(function)
     # Numba compiles anew when the file of the entry point has changed, but what it calls may be in any of ours.
     file: Any = getattr(compiled._cache, "_cache_file", None)
     if hasattr(file, "_source_stamp"):
         file._source_stamp = _stamp()
     return compiled
+
+
+def aligned(*lengths: int) -> list[NDArray[np.float64]]:
+    """Arrays for a kernel to work in, each at the start of a cache line, which wide vectors need to be fast."""
+    starts = [0, *itertools.accumulate((length + _LINE - 1) // _LINE * _LINE for length in lengths)]
+    whole = np.empty(starts[-1] + _LINE)
+    whole = whole[-(whole.__array_interface__["data"][0] // whole.itemsize) % _LINE :]
+    return [whole[start : start + length] for start, length in zip(starts, lengths, strict=False)]
 
 
 @functools.cache

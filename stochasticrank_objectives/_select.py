@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ._numba import inner, reduction
+from ._numba import aligned, inner, reduction
+from .metrics import Array
 
 INSERTION = 32  # up to this many, an insertion into a sorted list beats sorting
 FEW = 64  # up to this many candidates, counting who is better beats any sorting
@@ -26,7 +29,8 @@ def _sort_run(keys, index, begin, end):
 
 
 @reduction
-def _extremes(values, n):
+def extremes(values, n):
+    """The smallest and the largest of values[:n]."""
     low, high = np.inf, -np.inf
     for j in range(n):
         low, high = min(low, values[j]), max(high, values[j])
@@ -39,7 +43,7 @@ def _into_buckets(keys, index, n, spare_keys, spare_index, tally):
 
     Returns False, and leaves them as they are, if they are too unevenly spread for that.
     """
-    low, high = _extremes(keys, n)
+    low, high = extremes(keys, n)
     if not 1e-290 < high - low < 1e290:
         return False
     scale = (n - 1) / (high - low)
@@ -74,7 +78,7 @@ def _into_buckets(keys, index, n, spare_keys, spare_index, tally):
 def sort_descending(keys, index, n, spare_keys, spare_index, tally):
     """Sort n keys, and their index with them, in descending order; equal keys keep their order."""
     if n > _RUN and _into_buckets(keys, index, n, spare_keys, spare_index, tally):
-        _sort_run(keys, index, 0, n)
+        _sort_run(keys, index, np.int64(0), n)
         return
     for begin in range(0, n, _RUN):
         _sort_run(keys, index, begin, min(begin + _RUN, n))
@@ -104,6 +108,23 @@ def sort_descending(keys, index, n, spare_keys, spare_index, tally):
 def room(n, size):
     """How long `keys`, `index`, `spare_keys` and `tally` must be for `select`; `spare_index` needs n."""
     return FEW if size <= INSERTION else max(FEW, min(n, 2 * size))
+
+
+class Sorting(NamedTuple):
+    """Arrays that `select` and `sort_descending` need: the sorted keys and their index, and room to work in."""
+
+    keys: Array
+    places: NDArray[np.int64]
+    spare_keys: Array
+    spare_index: NDArray[np.int64]
+    tally: NDArray[np.int64]
+
+
+def make_sorting(n: int, size: int) -> Sorting:
+    """Arrays to find the `size` best of up to n."""
+    space = room.py_func(n, size)
+    keys, index, spare_keys, spare_index, tally = aligned(space, space, space, n, space)
+    return Sorting(keys, index.view(np.int64), spare_keys, spare_index.view(np.int64), tally.view(np.int64))
 
 
 @reduction
@@ -193,11 +214,11 @@ def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index
 
     Among equal values the one with the smaller index stands first, or the larger with `reverse`.
     """
-    count = 0
+    count = np.int64(0)
     if size <= INSERTION:
         if n > 4 * size:
             floor = max(floor, _lower_bound(values, n, size))
-        candidates = 0
+        candidates = np.int64(0)
         for j in range(n):  # without a branch: who passes is hard to predict
             spare_index[candidates] = j
             candidates += 1 if values[j] >= floor else 0

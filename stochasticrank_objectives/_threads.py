@@ -55,14 +55,18 @@ def pieces(length: int, piece: int) -> list[int]:
     return [*range(0, length, piece), length]
 
 
-def run(work: Callable[[int, int], object], borders: list[int], threads: int) -> None:
-    """Call work(begin, end) for each range between neighbouring borders, on so many threads."""
+def run(work: Callable[..., object], borders: list[int], threads: int, scratch: Callable[[], object] | None = None) -> None:
+    """Call work(begin, end) for each range between neighbouring borders, on so many threads.
+
+    With `scratch` it is work(s, begin, end) instead, with an s that each thread makes for itself.
+    """
     ranges = list(itertools.pairwise(borders))
     following = itertools.count()
 
     def drain() -> None:
+        own = () if scratch is None else (scratch(),)
         while (at := next(following)) < len(ranges):
-            work(*ranges[at])
+            work(*own, *ranges[at])
 
     helpers = min(threads, len(ranges)) - 1
     futures = [_pool(threads).submit(drain) for _ in range(helpers)]

@@ -7,6 +7,8 @@ REINFORCE are settings of `StochasticRank`.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -141,7 +143,8 @@ class BoundLambda(BoundQueries):
         self._samples = loss.samples if loss.noise > 0 else 1
         sizes = queries.sizes[self._active]
         self._cost = self._samples * sizes * (16.0 + np.minimum(queries.cut, sizes))
-        self._steps = loss._steps(int(sizes.max(initial=1)))
+        self._longest = int(sizes.max(initial=1))
+        self._steps = loss._steps(self._longest)
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise, if there is any."""
@@ -156,16 +159,17 @@ class BoundLambda(BoundQueries):
         key = _noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), _lambdas.GUMBEL)
         gradient, hessian = np.zeros(q.rows), np.zeros(q.rows)
 
-        def work(begin: int, end: int) -> None:
+        def work(scratch: Any, begin: int, end: int) -> None:
             _lambdas.lambda_range(
-                gradient, hessian, values, q.ptr, q.order, q.gains, q.scale, self._query_weights, self.keys,
+                scratch, gradient, hessian, values, q.ptr, q.order, q.gains, q.scale, self._query_weights, self.keys,
                 self._active, begin, end, q.metric.rule, q.position_weights, q.cut, self._steps, float(loss.sigma),
                 bool(loss.norm), float(loss.noise), int(self._samples), key,
             )  # fmt: skip
 
         if len(self._active):
             threads = _threads.check(loss.threads)
-            _threads.run(work, _threads.borders(self._cost, threads), threads)
+            scratch = functools.partial(_lambdas.make_scratch, self._longest, q.cut, len(self._steps) > 0)
+            _threads.run(work, _threads.borders(self._cost, threads), threads, scratch)
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, overload
+import functools
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,16 +35,18 @@ class Evaluation:
 
         q = self.queries
         values = check_scores(scores, q.rows)
-        out = np.empty(len(q.sizes))
+        out = np.empty(len(q.scale))
         ties = _TIES[self.ties]
 
-        def work(begin: int, end: int) -> None:
+        def work(scratch: Any, begin: int, end: int) -> None:
             _kernels.value_range(
-                out, values, q.ptr, q.order, q.gains, q.scale, begin, end, q.metric.rule, q.position_weights, q.cut, ties
-            )
+                scratch, out, values, q.ptr, q.order, q.gains, q.scale, begin, end,
+                q.metric.rule, q.position_weights, q.cut, ties,
+            )  # fmt: skip
 
-        borders = _threads.borders(q.sizes.astype(np.float64) * 4, self.threads)
-        _threads.run(work, borders, self.threads)
+        sizes = q.sizes
+        scratch = functools.partial(_kernels.make_value_scratch, int(sizes.max()), q.cut, ties)
+        _threads.run(work, _threads.borders(4.0 * sizes.astype(np.float64), self.threads), self.threads, scratch)
         out[q.relevant == 0] = np.nan if self.empty == "skip" else self.empty
         return out
 

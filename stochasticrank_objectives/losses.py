@@ -136,14 +136,17 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
 
 
 class _Part(NamedTuple):
-    """Queries that one kernel serves, and what each costs."""
+    """Queries that one kernel serves, what each costs, and how many documents the longest has."""
 
     queries: Integers
     cost: Array
+    longest: int
 
 
-def _call(kernel: Callable[..., None], before: tuple[Any, ...], after: tuple[Any, ...], begin: int, end: int) -> None:
-    kernel(*before, begin, end, *after)
+def _call(
+    kernel: Callable[..., None], before: tuple[Any, ...], after: tuple[Any, ...], scratch: Any, begin: int, end: int
+) -> None:
+    kernel(scratch, *before, begin, end, *after)
 
 
 class BoundStochasticRank(BoundQueries):
@@ -163,8 +166,9 @@ class BoundStochasticRank(BoundQueries):
         if loss.estimator == "reinforce":
             long[:] = huge[:] = False
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
-        self._short = _Part(active[~long & ~huge], cost[~long & ~huge])
-        self._long = _Part(active[long & ~huge], cost[long & ~huge])
+        self._short, self._long = (
+            _Part(active[part], cost[part], int(sizes[part].max(initial=0))) for part in (~long & ~huge, long & ~huge)
+        )
         self._huge = active[huge]
         idle = np.ones(len(queries.sizes), bool)
         idle[active] = False
@@ -188,7 +192,8 @@ class BoundStochasticRank(BoundQueries):
                 work = functools.partial(
                     _call, kernel, (*data, part.queries), (q.metric.rule, q.position_weights, q.cut, *numbers, key)
                 )
-                _threads.run(work, _threads.borders(part.cost, threads), threads)
+                scratch = functools.partial(_kernels.make_scratch, part.longest, q.cut, part is self._long)
+                _threads.run(work, _threads.borders(part.cost, threads), threads, scratch)
         for query in self._huge:
             self._huge_query(out, suspicious, values, int(query), key, threads)
         if suspicious[0] or not np.isfinite(values[self._idle]).all():
@@ -203,17 +208,13 @@ class BoundStochasticRank(BoundQueries):
         A smoothed metric is not convex: its true second derivative is of no use. With sizes of 1 in the mean, what boosters
         compare with sums of hessians (regularisation, the least weight of a leaf) means as much as with a hessian of one.
         """
+        from . import _kernels
+
         gradient = self.gradient(scores, iteration)
         if self.loss.hessian == "one":
             return gradient, None
-        size = np.abs(gradient)
-        mean = size.mean()
-        if mean == 0.0:
-            return gradient, None
-        gradient /= mean
-        size /= mean
-        size += _FLOOR
-        return gradient, size
+        hessian = np.empty_like(gradient)
+        return gradient, hessian if _kernels.divide_by_mean_size(gradient, hessian, _FLOOR) else None
 
     def _huge_query(
         self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int
@@ -223,9 +224,9 @@ class BoundStochasticRank(BoundQueries):
 
         q, loss = self.queries, self.loss
         begin, n = int(q.ptr[query]), int(q.sizes[query])
-        scratch = _kernels.scratch_one(n, q.metric.rule, q.position_weights, q.cut)
-        data = (values, q.order, q.gains, q.relevance)
-        suspicious[0] |= not _kernels.load_one(scratch, *data, begin, n, float(loss.sigma), float(loss.mu))
+        scratch = _kernels.make_scratch(n, q.cut, min(q.cut + 1, n) > FAST_FROM)
+        data, rule = (values, q.order, q.gains, q.relevance), (q.metric.rule, q.position_weights, q.cut)
+        suspicious[0] |= not _kernels.load_one(scratch, *data, begin, n, *rule, float(loss.sigma), float(loss.mu))
         wide = len(scratch.z)  # n, padded
         blocks, documents = _threads.pieces(wide // 4, _PIECE), _threads.pieces(wide, _PIECE)
         positions = _threads.pieces(wide, -(-wide // threads))  # as few as can be: each begins with the start of its box
@@ -233,9 +234,9 @@ class BoundStochasticRank(BoundQueries):
         for sample in range(loss.samples):
             draw = functools.partial(_kernels.draw_one, scratch, n, key, self.keys[query], sample)
             _threads.run(draw, blocks, threads)
-            top, last, reach, boxes, passed = _kernels.rank_one(scratch, n, q.metric.rule, q.position_weights, q.cut)
+            top, last, reach, boxes, passed = _kernels.rank_one(scratch, n, *rule)
             add = functools.partial(_kernels.add_one, scratch, n, q.relevant[query], top, boxes, passed)
-            _threads.run(add, positions if boxes else documents, threads)
+            _threads.run(add, positions if boxes else documents, threads, _kernels.make_work)
             _kernels.finish_one(
                 scratch, out, q.order, begin, n, top, last, reach, boxes,
                 float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,
