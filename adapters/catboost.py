@@ -195,6 +195,63 @@ def _learn(loss: Loss, pool: Any, known: _Known, init_model: Any) -> _Learn:
     return _Learn(known.labels, weights, predicted, init_model.tree_count_, bound)
 
 
+class _Pass:
+    """CatBoost's asking for all rows once in an iteration: for the structure of a tree, or for its leaves.
+
+    It asks from all its threads, of which Python runs one at a time. Threads that wait for Python wake each other at every
+    block, which takes longer than serving it. So the first thread to come goes on alone, while the others wait at a door.
+    It gets far: CatBoost gives it the blocks of those that wait, up to the quarter of its own that each has begun with.
+    """
+
+    WORTH = 50_000  # rows from which on there is a door
+    PATIENCE = 2e-7  # seconds a row: whoever waits for longer opens the door, and it will open earlier from then on
+
+    def __init__(self, base: int, rows: int) -> None:
+        self.base = base  # the address of the first row's label
+        self.rows = rows
+        self.blocks: dict[int, int] = {}  # the rows in which blocks began, and their lengths
+        self._share = 0.98 if rows >= self.WORTH else 0.0  # of what the first can get, the part after which the door opens
+        self._door = threading.Event()
+        self.clear()
+
+    def clear(self) -> None:
+        """The next iteration."""
+        self.blocks.clear()
+        self._first: int | None = None
+        self._late: set[int] = set()
+        self._alone = self._share * self.rows  # rows that the first thread still serves alone
+        self._door.clear()
+
+    def enter(self) -> None:
+        """Wait until the door is open, unless this thread is the first."""
+        me = threading.get_ident()
+        if self._alone <= 0 or self._first == me:
+            return
+        if self._first is None:
+            self._first = me
+            return
+        if me not in self._late:
+            before = _given(len(self._late))
+            self._late.add(me)
+            self._alone -= self._share * self.rows * (_given(len(self._late)) - before)
+        if not self._door.wait(self.PATIENCE * self.rows):
+            self._share *= 0.8
+            self._alone = 0.0
+
+    def served(self, begin: int, length: int) -> None:
+        """A block; enough of them open the door."""
+        self.blocks[begin] = length
+        if self._alone > 0:
+            self._alone -= length
+            if self._alone <= 0:
+                self._door.set()
+
+
+def _given(late: int) -> float:
+    """The part of all rows that waiting threads have for good: each a quarter of its own, if there are no more threads."""
+    return late / (4 * (late + 1))
+
+
 class _Training:
     """One training: its scores and iteration, and the derivatives served from them."""
 
@@ -202,12 +259,12 @@ class _Training:
         self.learn = learn
         self.iteration = learn.iteration
         self.scores = learn.scores
-        self.derivatives: Array | None = None
+        self.derivatives = np.empty((2, len(learn.labels))).T  # each derivative's numbers stand together
         self.ready = False
-        # CatBoost has two copies of the labels, for the structure of a tree and for its leaves. They stay where they are: of
-        # each we keep the address of its first row, and in which rows blocks began in this iteration, with their lengths.
-        self.arrays: list[tuple[int, dict[int, int]]] = []
-        self.known: dict[int, tuple[int, int, dict[int, int]]] = {}  # blocks by address: their rows, and of which array
+        # CatBoost has two copies of the labels, for the structure of a tree and for its leaves. They stay where they are, so
+        # the address of a block tells which rows it has.
+        self.passes: list[_Pass] = []
+        self.known: dict[int, tuple[int, int, _Pass]] = {}  # blocks by address: their rows, and in which pass
         self.waiting: list[tuple[int, bytes]] = []
         self.lock = threading.Lock()
         self.error: str | None = None
@@ -218,21 +275,29 @@ class _Training:
         There are hundreds of blocks an iteration, so one that was found right is known again by its address: then only the
         scores at its ends are compared, except in every 16th iteration, when all of it is.
         """
+        if not self.ready:
+            self._differentiate()
         address = labels.__array_interface__["data"][0]
         known = self.known.get(address)
-        if known is not None and self.ready:
-            begin, end, blocks = known
-            if end - begin == len(scores) and begin not in blocks:
-                expected = self.scores
-                if scores[0] == expected[begin] and scores[-1] == expected[end - 1]:
-                    blocks[begin] = end - begin
-                    return self.derivatives[begin:end]  # type: ignore[index]
-        return self._serve_checked(address, scores, labels, weights)
+        if known is None:
+            return self._serve_checked(address, scores, labels, weights)
+        begin, end, within = known
+        within.enter()
+        expected = self.scores
+        if (
+            end - begin != len(scores)
+            or begin in within.blocks
+            or scores[0] != expected[begin]
+            or scores[-1] != expected[end - 1]
+        ):
+            return self._serve_checked(address, scores, labels, weights)
+        within.served(begin, end - begin)
+        return self.derivatives[begin:end]
 
     def _serve_checked(self, address: int, scores: Array, labels: _Floats, weights: _Floats | None) -> Array:
         learn = self.learn
-        place = self._place(address) or self._new_place(address, labels)
-        begin, blocks = place
+        within = self._pass(address) or self._new_pass(address, labels)
+        begin = (address - within.base) // 4
         end = begin + len(labels)
         if end > len(learn.labels) or _differ(labels, learn.labels[begin:end]):
             raise ValueError(
@@ -244,7 +309,7 @@ class _Training:
                 "the weights are not those that the Pool tells, which leaves out group_weight; give weight= instead, one a "
                 "row and the same throughout a query"
             )
-        if begin in blocks:
+        if begin in within.blocks:
             raise ValueError(
                 f"CatBoost asks twice in iteration {self.iteration} for the gradient of row {begin}; {_SETTINGS}"
             )
@@ -254,11 +319,8 @@ class _Training:
                 f"the scores of rows {begin} to {end} in iteration {self.iteration} are not those that "
                 f"{self._scores_are()}; {_SETTINGS}"
             )
-        blocks[begin] = len(labels)
-        self.known[address] = begin, end, blocks
-        if not self.ready:
-            self._differentiate()
-        assert self.derivatives is not None
+        within.served(begin, len(labels))
+        self.known[address] = begin, end, within
         return self.derivatives[begin:end]
 
     def _scores_are(self) -> str:
@@ -274,35 +336,32 @@ class _Training:
             if self.ready:
                 return
             gradient, hessian = self.learn.bound.derivatives(self.scores, self.iteration)
-            if self.derivatives is None:
-                self.derivatives = np.empty((len(gradient), 2))
             # CatBoost maximises. Where the second derivative is minus the weight, a Newton step is a gradient step.
             np.negative(gradient, out=self.derivatives[:, 0])
             np.negative(self.learn.weights if hessian is None else hessian, out=self.derivatives[:, 1])
             self.ready = True
 
-    def _place(self, address: int) -> tuple[int, dict[int, int]] | None:
-        for base, blocks in self.arrays:
-            begin = (address - base) // 4
-            if 0 <= begin < len(self.learn.labels):
-                return begin, blocks
+    def _pass(self, address: int) -> _Pass | None:
+        for within in self.passes:
+            if 0 <= address - within.base < 4 * within.rows:
+                return within
         return None
 
-    def _new_place(self, address: int, labels: _Floats) -> tuple[int, dict[int, int]]:
-        """Where a block lies in an array not seen before, found by its labels.
+    def _new_pass(self, address: int, labels: _Floats) -> _Pass:
+        """The pass of a block in an array not seen before: where it lies there is found by its labels.
 
         Where these are found more than once, the lowest of the blocks that the threads begin with is the first. That is only
         likely, but if it is wrong, other blocks of this iteration will not be where their labels are.
         """
         self.waiting.append((address, labels.tobytes()))
         with self.lock:
-            place = self._place(address)
-            if place is None:
+            within = self._pass(address)
+            if within is None:
                 whole = self.learn.labels.tobytes()
                 lowest, begin = address, _find_block(whole, labels.tobytes(), 0)
                 if begin >= 0 and _find_block(whole, labels.tobytes(), begin + 1) >= 0:
                     time.sleep(0.02)  # lets the other threads come in with the blocks that they begin with
-                    lowest, block = min(one for one in self.waiting if self._place(one[0]) is None)
+                    lowest, block = min(one for one in self.waiting if self._pass(one[0]) is None)
                     begin = _find_block(whole, block, 0)
                 if begin < 0:
                     raise ValueError(
@@ -310,22 +369,21 @@ class _Training:
                         "one given to CatBoostObjective (in cv, every fold is), or CatBoost has permuted rows; "
                         f"{_SETTINGS}"
                     )
-                self.arrays.append((lowest - 4 * begin, {}))
-                place = self._place(address)
+                self.passes.append(_Pass(lowest - 4 * begin, len(self.learn.labels)))
+                within = self._pass(address)
                 self.waiting.clear()
-        if place is None:
+        if within is None:
             raise ValueError(f"it cannot be told which rows CatBoost asks for; set thread_count=1, and {_SETTINGS}")
-        return place
+        return within
 
     def next(self, scores: Array) -> None:
         """The scores after an iteration, which are those of the next."""
         if not self.ready:
             return  # a pool in eval_set with the same labels and queries
-        rows = len(self.learn.labels)
-        for _, blocks in self.arrays:
-            if sum(blocks.values()) != rows:
-                raise ValueError(f"CatBoost asked for the gradient of {sum(blocks.values())} of {rows} rows; {_SETTINGS}")
-            blocks.clear()
+        for within in self.passes:
+            if (asked := sum(within.blocks.values())) != within.rows:
+                raise ValueError(f"CatBoost asked for the gradient of {asked} of {within.rows} rows; {_SETTINGS}")
+            within.clear()
         self.scores = scores.copy()  # CatBoost goes on to change its own
         self.iteration += 1
         self.ready = False
