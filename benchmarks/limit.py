@@ -40,7 +40,8 @@ def _draw(s, n, count):
 def _rank(s, n, weights, cut, y, count):
     wide()
     for q in range(count):
-        s.y[:n] = y[q * n : (q + 1) * n]
+        for j in range(n):
+            s.y[j] = y[q * n + j]
         _kernels._rank(s, n, 0, weights, cut, min(cut + 1, n))
 
 
@@ -48,7 +49,7 @@ def _rank(s, n, weights, cut, y, count):
 def _densities(s, n, cut, count):
     wide()
     for _ in range(count):
-        _kernels._add_rest(s, n, cut, _kernels._box_top(s, n, cut), 0, _gauss.padded(n))
+        _kernels._add_rest(s, n, cut, _kernels._box_top(s, n, cut), s.work, 0, _gauss.padded(n))
         _kernels._add_top(s, cut, cut)
 
 

@@ -20,10 +20,11 @@ from ._numba import inline, inner, wide
 
 KAPPA = math.sqrt(0.5 * math.log2(math.e))
 LANES = 16
-TERMS = 24  # of the power series; what is left out is below 1e-12 of the largest density
+TERMS = 24  # of the power series, three times eight; what is left out is below 1e-12 of the largest density
 SPARSE = 4  # a box with fewer sources is summed directly
 _FEW = 16  # documents of a box that are summed directly
-WORK = 2 * TERMS + _FEW
+_CHUNK = 256  # documents that are taken through the steps of a box together
+WORK = 2 * TERMS + _FEW + 2 * _CHUNK
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, held in the low bits
 _EXPONENT = np.int64(52)
@@ -32,9 +33,10 @@ _REACH = 7.5 * KAPPA  # densities beyond are below 1e-12 of the largest
 _NOISE = 6.8 * KAPPA  # no deviate is larger: the radius comes from 32 bits
 _FAR = 16.0 * KAPPA  # from the centre of a box; the power series would overflow much further away
 _SEARCHED = 1000  # documents from which on it pays to look for those near a box
-_BIT = np.array([float(k >> bit & 1) for bit in range(5) for k in range(TERMS)])
+_BIT = np.array([float(k >> bit & 1) for bit in range(3) for k in range(TERMS)])
 _NOT = 1.0 - _BIT
-_OVER_FACTORIAL = np.array([(2.0 * math.log(2.0)) ** k / math.factorial(k) for k in range(TERMS)])
+_OVER_FACTORIAL = [(2.0 * math.log(2.0)) ** k / math.factorial(k) for k in range(TERMS)]
+_EIGHTHS = np.array([_OVER_FACTORIAL[k] if k // 8 == part else 0.0 for part in range(3) for k in range(TERMS)])
 
 
 @inline
@@ -190,31 +192,45 @@ def _add_sources(work, y, gain, q, begin, end, centre):
     wide()
     for m in range(begin, end):
         t = y[m] - centre
-        density = exp2_negative(-t * t)
         t2 = t * t
         t4 = t2 * t2
         t8 = t4 * t4
         t16 = t8 * t8
-        plain, gained = q[m], q[m] * gain[m]
+        plain = q[m] * exp2_negative(-t2)
+        gained = plain * gain[m]
         for k in range(TERMS):  # t^k by the bits of k: all at once, as vectors
             power = (_BIT[k] * t + _NOT[k]) * (_BIT[TERMS + k] * t2 + _NOT[TERMS + k])
-            power *= (_BIT[2 * TERMS + k] * t4 + _NOT[2 * TERMS + k]) * (_BIT[3 * TERMS + k] * t8 + _NOT[3 * TERMS + k])
-            power *= (_BIT[4 * TERMS + k] * t16 + _NOT[4 * TERMS + k]) * (_OVER_FACTORIAL[k] * density)
+            power *= _BIT[2 * TERMS + k] * t4 + _NOT[2 * TERMS + k]
+            power *= _EIGHTHS[k] + _EIGHTHS[TERMS + k] * t8 + _EIGHTHS[2 * TERMS + k] * t16
             work[k] += plain * power
             work[TERMS + k] += gained * power
 
 
 @inline
-def value_at(plain, gained, s, gain):
-    """What a box adds to a target at s from its centre: sum of q (gain - g) 2^-(s - t)^2 over its sources."""
-    wide()
-    density = exp2_negative(-s * s)
+def _series_at(series, s):
+    """A power series at s. Even and odd powers apart: shorter chains, in which each step waits for the one before."""
     s = min(max(s, -_FAR), _FAR)
-    p, g = plain[TERMS - 1], gained[TERMS - 1]
-    for k in range(TERMS - 2, -1, -1):
-        p = p * s + plain[k]
-        g = g * s + gained[k]
-    return (gain * p - g) * density
+    t = s * s
+    even, odd = series[TERMS - 2], series[TERMS - 1]
+    for k in range(TERMS - 4, -2, -2):
+        even = even * t + series[k]
+        odd = odd * t + series[k + 1]
+    return even + s * odd
+
+
+@inner
+def _box_values(values, densities, x, gain, centre, plain, gained):
+    """What a box adds to each target: sum of q (gain - g) 2^-(s - t)^2 over its sources, s and t from its centre.
+
+    Step by step: the numbers that one step needs for all targets fit into the processor's registers.
+    """
+    wide()
+    for i in range(len(values)):
+        densities[i] = _density(x[i] - centre)
+    for i in range(len(values)):
+        values[i] = gain[i] * _series_at(plain, x[i] - centre)
+    for i in range(len(values)):
+        values[i] = (values[i] - _series_at(gained, x[i] - centre)) * densities[i]
 
 
 @inner
@@ -231,25 +247,32 @@ def _first_at_most(y, n, bound):
 
 
 @inner
-def _add_box(total, x, gain, begin, end, centre, plain, gained):
+def _add_box(total, x, gain, begin, end, centre, plain, gained, work):
     """Documents begin..end, none of them above a source of the box, cross its sources."""
     wide()
-    total, x, gain = total[begin:end], x[begin:end], gain[begin:end]
-    for i in range(len(total)):
-        total[i] += value_at(plain, gained, x[i] - centre, gain[i])
+    for first in range(begin, end, _CHUNK):
+        last = min(first + _CHUNK, end)
+        some, values, densities = total[first:last], work[-_CHUNK:][: last - first], work[-2 * _CHUNK :][: last - first]
+        _box_values(values, densities, x[first:last], gain[first:last], centre, plain, gained)
+        for i in range(len(some)):
+            some[i] += values[i]
 
 
 @inner
-def _add_box_above(total, x, gain, survival, begin, end, centre, plain, gained):
+def _add_box_above(total, x, gain, survival, begin, end, centre, plain, gained, work):
     """Sorted documents begin..end, none of them below a source of the box, cross its sources."""
     wide()
-    total, x, gain, survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
-    for i in range(len(total)):
-        total[i] += survival[i] * value_at(plain, gained, x[i] - centre, gain[i])
+    for first in range(begin, end, _CHUNK):
+        last = min(first + _CHUNK, end)
+        some, values, densities = total[first:last], work[-_CHUNK:][: last - first], work[-2 * _CHUNK :][: last - first]
+        _box_values(values, densities, x[first:last], gain[first:last], centre, plain, gained)
+        factor = survival[first:last]
+        for i in range(len(some)):
+            some[i] += factor[i] * values[i]
 
 
 @inner
-def pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, boxes, starts, series):
+def pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, boxes, starts, series, work):
     """Documents begin..end, none of them a source, pass all sources, by the boxes of `make_boxes`."""
     wide()
     for b in range(boxes):
@@ -258,7 +281,8 @@ def pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, boxes, starts, 
             for m in range(first, last):
                 add_passing(total, x, gain, begin, end, y[m], top_gain[m], q_below[m])
         else:
-            _add_box(total, x, gain, begin, end, _centre(y, first, last), series[b, :TERMS], series[b, TERMS : 2 * TERMS])
+            plain, gained = series[b, :TERMS], series[b, TERMS : 2 * TERMS]
+            _add_box(total, x, gain, begin, end, _centre(y, first, last), plain, gained, work)
 
 
 @inner
@@ -270,14 +294,14 @@ def _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, lo
     """
     wide()
     plain, gained, sums = work[:TERMS], work[TERMS : 2 * TERMS], work[2 * TERMS : 2 * TERMS + _FEW]
+    densities = work[-2 * _CHUNK :][:_FEW]
     _clear(work)
     for begin in range(first, high, _FEW):
         end = min(begin + _FEW, last)
         if end > low:
             few_x, few_gain = x[begin : begin + _FEW], gain[begin : begin + _FEW]
             few_survival = survival[begin : begin + _FEW]
-            for i in range(_FEW):
-                sums[i] = value_at(plain, gained, few_x[i] - centre, few_gain[i])
+            _box_values(sums, densities, few_x, few_gain, centre, plain, gained)
             for m in range(begin, end):
                 cross(sums, few_x, few_gain, few_survival, _FEW, m - begin, y[m], gain[m], q_below[m], q_above[m])
             for i in range(max(begin, low), min(end, high)):
@@ -288,8 +312,7 @@ def _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, lo
         end = min(begin + _FEW, last)
         if begin < high:
             few_x, few_gain = x[begin : begin + _FEW], gain[begin : begin + _FEW]
-            for i in range(_FEW):
-                sums[i] = value_at(plain, gained, few_x[i] - centre, few_gain[i])
+            _box_values(sums, densities, few_x, few_gain, centre, plain, gained)
             for i in range(max(begin, low), min(end, high)):
                 total[i] += survival[i] * sums[i - begin]
         _add_sources(work, y, gain, q_above, begin, end, centre)
@@ -315,9 +338,9 @@ def add_boxes(total, x, y, gain, survival, n, q_below, q_above, boxes, starts, s
         below, below_gained = series[b, :TERMS], series[b, TERMS : 2 * TERMS]
         above, above_gained = series[b, 2 * TERMS : 3 * TERMS], series[b, 3 * TERMS :]
         if low < first:
-            _add_box_above(total, x, gain, survival, low, min(high, first), centre, above, above_gained)
+            _add_box_above(total, x, gain, survival, low, min(high, first), centre, above, above_gained, work)
         if last < high:
-            _add_box(total, x, gain, max(low, last), high, centre, below, below_gained)
+            _add_box(total, x, gain, max(low, last), high, centre, below, below_gained, work)
         low, high = max(low, first), min(high, last)
         if low < high:
             _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, low, high, centre, work)

@@ -223,11 +223,11 @@ def _box_top(s, n, top):
 
 
 @spliced
-def _add_rest(s, relevant, top, passed, begin, end):
+def _add_rest(s, relevant, top, passed, work, begin, end):
     """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
     total, x, gain, y, top_gain, q_below = s.total, s.x, s.gain, s.top_y, s.top_gain, s.q_below
     if passed:
-        pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, passed, s.starts, s.series)
+        pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, passed, s.starts, s.series, work)
         return
     for m in range(top):
         if q_below[m] != 0.0:
@@ -264,7 +264,7 @@ def _add(s, n, relevant, top, boxes, passed, work, begin, end):
     if boxes:
         _add_fast(s, n, boxes, work, begin, min(end, n))
     elif top < n:
-        _add_rest(s, relevant, top, passed, begin, min(end, padded(n)))
+        _add_rest(s, relevant, top, passed, work, begin, min(end, padded(n)))
 
 
 @spliced
@@ -331,7 +331,7 @@ def gradient_range(
             _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
             top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
             if top < n:
-                _add_rest(s, relevant[query], top, _box_top(s, n, top), 0, padded(n))
+                _add_rest(s, relevant[query], top, _box_top(s, n, top), s.work, 0, padded(n))
             _add_top(s, top, last)
             _settle(s, top, reach, top)
         _finish(s, out, order, start, n, nu, strength, _factor(scale[query], sigma, samples))

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._numba import aligned, inner, reduction
+from ._numba import aligned, inner, reduction, wide
 from .metrics import Array
 
 INSERTION = 32  # up to this many, an insertion into a sorted list beats sorting
-FEW = 64  # up to this many candidates, counting who is better beats any sorting
+FEW = 64  # up to this many candidates, a multiple of 8, counting who is better beats any sorting
 _RUN = 12
 _FULL = 24  # keys in a bucket, beyond which sorting within buckets takes too long
 
@@ -183,28 +183,35 @@ def _insert(keys, index, count, size, value, j):
     return min(count + 1, size)
 
 
-@reduction
-def _better(some, count, value):
-    above = same = 0
+@inner
+def _count_better(some, ranks, count, reverse):
+    """For each of some[:count], how many stand before it."""
+    wide()
+    for a in range(count):
+        ranks[a] = 0
     for b in range(count):
-        above += 1 if some[b] > value else 0
-        same += 1 if some[b] == value else 0
-    return above, same
+        value = some[b]
+        if reverse:
+            for a in range(count):
+                ranks[a] += 1 if (value > some[a]) | ((value == some[a]) & (b > a)) else 0
+        else:
+            for a in range(count):
+                ranks[a] += 1 if (value > some[a]) | ((value == some[a]) & (b < a)) else 0
 
 
 @inner
-def _by_counting(values, candidates, size, reverse, keys, index, some, chosen):
+def _by_counting(values, candidates, size, reverse, keys, index, some, chosen, ranks):
     """Put each of a few candidates where the number of better ones says: no branch depends on their order."""
     for a in range(candidates):
-        some[a] = values[chosen[a]]
+        some[a] = values[np.uint32(chosen[a])]
+    full = (candidates + 7) // 8 * 8  # so that a vectorised loop has no scalar remainder
+    for a in range(candidates, full):
+        some[a] = -np.inf
+    _count_better(some, ranks, full, reverse)
     for a in range(candidates):
-        value = some[a]
-        rank, same = _better(some, candidates, value)
-        if same > 1:
-            for b in range(candidates):
-                rank += 1 if some[b] == value and (b > a if reverse else b < a) else 0
+        rank = ranks[a]
         if rank < size:
-            keys[rank], index[rank] = value, chosen[a]
+            keys[rank], index[rank] = some[a], chosen[a]
     return min(candidates, size)
 
 
@@ -223,7 +230,7 @@ def select(values, n, size, floor, reverse, keys, index, spare_keys, spare_index
             spare_index[candidates] = j
             candidates += 1 if values[j] >= floor else 0
         if candidates <= FEW:
-            return _by_counting(values, candidates, size, reverse, keys, index, spare_keys, spare_index)
+            return _by_counting(values, candidates, size, reverse, keys, index, spare_keys, spare_index, tally)
         for step in range(candidates):
             j = spare_index[candidates - 1 - step if reverse else step]
             count = _insert(keys, index, count, size, values[j], j)
