@@ -219,37 +219,34 @@ class _Pass:
         self.blocks.clear()
         self._first: int | None = None
         self._late: set[int] = set()
-        self._alone = self._share * self.rows  # rows that the first thread still serves alone
+        self._served, self._limit = 0, self._share * self.rows  # rows
         self._door.clear()
 
     def enter(self) -> None:
         """Wait until the door is open, unless this thread is the first."""
         me = threading.get_ident()
-        if self._alone <= 0 or self._first == me:
+        if self._first == me or self._served >= self._limit:
             return
         if self._first is None:
             self._first = me
             return
-        if me not in self._late:
-            before = _given(len(self._late))
-            self._late.add(me)
-            self._alone -= self._share * self.rows * (_given(len(self._late)) - before)
-        if not self._door.wait(self.PATIENCE * self.rows):
+        self._late.add(me)
+        kept = len(self._late) / (4 * (len(self._late) + 1))  # by those that wait, if there are no more threads than that
+        self._limit = self._share * self.rows * (1 - kept)
+        if self._served >= self._limit:
+            self._door.set()
+        elif not self._door.wait(self.PATIENCE * self.rows):
             self._share *= 0.8
-            self._alone = 0.0
+            self._limit = 0
+            self._door.set()
 
     def served(self, begin: int, length: int) -> None:
         """A block; enough of them open the door."""
         self.blocks[begin] = length
-        if self._alone > 0:
-            self._alone -= length
-            if self._alone <= 0:
+        if self._served < self._limit:
+            self._served += length
+            if self._served >= self._limit:
                 self._door.set()
-
-
-def _given(late: int) -> float:
-    """The part of all rows that waiting threads have for good: each a quarter of its own, if there are no more threads."""
-    return late / (4 * (late + 1))
 
 
 class _Training:
@@ -258,7 +255,7 @@ class _Training:
     def __init__(self, learn: _Learn) -> None:
         self.learn = learn
         self.iteration = learn.iteration
-        self.scores = learn.scores
+        self.scores = learn.scores.copy()
         self.derivatives = np.empty((2, len(learn.labels))).T  # each derivative's numbers stand together
         self.ready = False
         # CatBoost has two copies of the labels, for the structure of a tree and for its leaves. They stay where they are, so
@@ -384,7 +381,7 @@ class _Training:
             if (asked := sum(within.blocks.values())) != within.rows:
                 raise ValueError(f"CatBoost asked for the gradient of {asked} of {within.rows} rows; {_SETTINGS}")
             within.clear()
-        self.scores = scores.copy()  # CatBoost goes on to change its own
+        self.scores[:] = scores  # CatBoost goes on to change its own
         self.iteration += 1
         self.ready = False
         if self.iteration % 16 == 0:

@@ -18,7 +18,9 @@ from .metrics import Array, Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
 _HESSIANS = ("one", "absolute")
-_FLOOR = 1e-3  # of the mean: the least that an absolute hessian is
+# What every row adds to an absolute hessian, of the mean. With much less, the child of a node with the smaller sum of
+# hessians is often the one with more rows, and XGBoost, which builds histograms for that child, takes longer for a tree.
+_FLOOR = 0.3
 FAST_FROM = 250
 _HUGE = 50_000  # documents in a query from which on threads share it
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
@@ -90,8 +92,8 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         estimate, for comparison.
     hessian
         What boosters divide a leaf's gradient by. ``"one"``, one a row, makes a leaf the mean of its rows' gradients, as in
-        the paper. ``"absolute"``, the absolute gradient of each row, makes it the share by which their pulls up and down
-        differ, between -1 and 1: steps of a size that does not depend on the metric or on how many rows hardly matter to it.
+        the paper. ``"absolute"``, the absolute gradient of each row plus 0.3 of its mean, makes it roughly the share by
+        which their pulls up and down differ: steps whose size depends neither on the metric nor on rows that hardly matter.
         It goes with sfa=False only, since such a step, unlike its gradient, would have a part along the scores.
     seed
         Selects the noise, together with the iteration and the query.
@@ -203,7 +205,7 @@ class BoundStochasticRank(BoundQueries):
         return out
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
-        """The gradient, and None or, with hessian="absolute", its size; both divided by the mean size.
+        """The gradient, and None or, with hessian="absolute", its size brought nearer to the mean; both over the mean.
 
         A smoothed metric is not convex: its true second derivative is of no use. With sizes of 1 in the mean, what boosters
         compare with sums of hessians (regularisation, the least weight of a leaf) means as much as with a hessian of one.

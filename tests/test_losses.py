@@ -592,7 +592,7 @@ def test_qid_may_be_strings() -> None:
 # ------------------------------------------------------------ hessians
 
 
-def test_the_absolute_hessian_is_the_size_of_the_gradient_and_both_are_one_in_the_mean() -> None:
+def test_the_absolute_hessian_is_near_the_size_of_the_gradient_and_both_are_one_in_the_mean() -> None:
     rng = np.random.default_rng(0)
     labels, groups, scores = rng.integers(0, 4, 90), [30, 20, 40], rng.normal(size=90)
     weights = rng.uniform(0.5, 2, 90)
@@ -601,8 +601,9 @@ def test_the_absolute_hessian_is_the_size_of_the_gradient_and_both_are_one_in_th
     plain = sr.StochasticRank("err@5", sfa=False).bind(labels, groups, weights).gradient(scores, 3)
     close(gradient, plain / np.abs(plain).mean())
     assert hessian is not None
-    close(hessian, np.abs(gradient) + 1e-3)
+    close(hessian, (np.abs(gradient) + 0.3) / 1.3)
     assert np.abs(gradient).mean() == pytest.approx(1)
+    assert hessian.mean() == pytest.approx(1)
     close(bound.gradient(scores, 3), plain)
 
 

@@ -10,6 +10,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import catboost
@@ -19,7 +20,7 @@ from catboost import CatBoost, CatBoostError, Pool
 from sklearn.base import clone
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank
+from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank, _Pass
 from stochasticrank_objectives.datasets import RankingData, make_ranking
 
 QUIET = {"verbose": False, "allow_writing_files": False, "thread_count": 2}
@@ -444,3 +445,73 @@ def test_sglb_finds_the_global_optimum_of_the_papers_example() -> None:
         sglb = sr.SGLB(loss, learning_rate=0.1, diffusion_temperature=1e3, model_shrink_rate=1e-3, seed=seed)
         model = CatBoostStochasticRank(sglb, **params, **exact).fit(pool)
         assert sr.evaluate("ndcg@3", model.predict(features), labels, groups) > 0.9165
+
+
+# ------------------------------------------------------------ one thread at a time
+
+
+@pytest.fixture
+def door_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few the rows, threads wait at the door."""
+    monkeypatch.setattr(_Pass, "WORTH", 0)
+    monkeypatch.setattr(_Pass, "PATIENCE", 1e-3)
+
+
+@pytest.mark.usefixtures("door_for_all")
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_door_does_not_change_the_model(threads: int) -> None:
+    targets = np.sin(np.arange(len(TRAIN.labels)))
+    ours = train_squares(pool_of(TRAIN), Squares(tuple(targets.tolist())), thread_count=threads, iterations=20)
+    rmse = train_rmse(Pool(TRAIN.features, targets), thread_count=threads, iterations=20)
+    np.testing.assert_allclose(ours.predict(TRAIN.features), rmse.predict(TRAIN.features), rtol=1e-6, atol=1e-6)
+
+
+def enter_beside(one: _Pass) -> tuple[threading.Thread, threading.Event]:
+    """Another thread enters; the event tells that it has got in."""
+    inside = threading.Event()
+
+    def come() -> None:
+        one.enter()
+        inside.set()
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    return thread, inside
+
+
+def test_the_others_wait_until_the_first_has_served_nearly_all_that_it_can_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Pass, "PATIENCE", 1.0)  # a second a row: for ever
+    one = _Pass(0, 100_000)
+    for _ in range(2):  # iterations
+        one.enter()
+        one.served(0, 50_000)
+        thread, inside = enter_beside(one)
+        one.enter()  # the first does not wait
+        one.served(50_000, 30_000)
+        assert not inside.wait(0.05)
+        one.enter()
+        one.served(80_000, 7_000)  # of 7/8: the late one keeps a quarter of its half
+        assert inside.wait(60)
+        thread.join()
+        one.clear()
+
+
+def test_who_waits_in_vain_goes_on_and_the_door_opens_earlier_the_next_time() -> None:
+    one = _Pass(0, 100_000)
+    before = one._share
+    one.enter()
+    enter_beside(one)[0].join()
+    once = one._share
+    assert once < before
+    one.clear()
+    one.enter()
+    one.served(0, 70_000)  # too little at first
+    enter_beside(one)[0].join()
+    assert one._share == once
+
+
+def test_there_is_no_door_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Pass, "PATIENCE", 1.0)
+    one = _Pass(0, 1000)
+    one.enter()
+    enter_beside(one)[0].join()
