@@ -450,7 +450,7 @@ class CatBoostObjective(CatBoostMetric):
         empty: Empty = 0.0,
         **keywords: Any,
     ) -> None:
-        self.loss = as_loss(loss, keywords)
+        self.loss = as_loss(loss, keywords, "catboost")
         pools = [] if pool is None else [pool, *_pools(eval_set)]
         super().__init__(_metric_of(self.loss) if metric is None else metric, pools, ties=ties, empty=empty)
         self._learn = _learn(self.loss, pool, self._known[0], init_model) if pools else None

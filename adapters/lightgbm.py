@@ -56,7 +56,7 @@ class LightGBMObjective:
     """
 
     def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
-        self.loss = as_loss(loss, keywords)
+        self.loss = as_loss(loss, keywords, "lightgbm")
         self._bound: _ByLabels[tuple[BoundLoss, Floats]] = _ByLabels()
         self._progress: Bindings[_Progress] = Bindings()
 

@@ -161,9 +161,9 @@ class _Watch:
         return self._patience is not None and len(self.curve) - 1 - int(np.argmax(self.curve)) >= self._patience
 
 
-def default_loss(metric: str | Metric, **keywords: Any) -> Loss:
-    """What the adapters make of a metric and keywords of `StochasticRank`."""
-    return as_loss(metric, keywords)
+def default_loss(booster: str, metric: str | Metric, **keywords: Any) -> Loss:
+    """What the adapter of a booster makes of a metric and keywords of `StochasticRank`."""
+    return as_loss(metric, keywords, booster)
 
 
 def train(

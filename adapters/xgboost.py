@@ -68,7 +68,7 @@ class XGBoostObjective:
         A metric such as ``"ndcg@10"``, or a loss such as `StochasticRank` or `SGLB`.
     keywords
         With a metric: the keywords of `StochasticRank`; unless one of them is given, ``sfa=False`` and
-        ``hessian="absolute"``.
+        ``hessian=0.25``.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class XGBoostObjective:
     """
 
     def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
-        self.loss = as_loss(loss, keywords)
+        self.loss = as_loss(loss, keywords, "xgboost")
         self._bindings: Bindings[tuple[Any, tuple[BoundLoss, NDArray[Any]]]] = Bindings()
 
     def __repr__(self) -> str:
@@ -288,7 +288,7 @@ class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
     def _as_metric(self) -> XGBoostMetric:
         metric = self.metric
         if metric is None:
-            wrapped: Any = as_loss(self.loss, {})
+            wrapped: Any = as_loss(self.loss, {}, "xgboost")
             while hasattr(wrapped, "loss"):
                 wrapped = wrapped.loss
             metric = getattr(wrapped, "metric", None)

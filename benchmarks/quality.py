@@ -34,6 +34,8 @@ OURS: dict[str, dict[str, Any]] = {
     'hessian="one", sfa=True, 4 samples': {"samples": 4},
     'hessian="absolute", sfa=False': {"hessian": "absolute", "sfa": False},
     'hessian="absolute", sfa=False, 4 samples': {"hessian": "absolute", "sfa": False, "samples": 4},
+    "hessian=0.25, sfa=False": {"hessian": 0.25, "sfa": False},
+    "hessian=0.25, sfa=False, 4 samples": {"hessian": 0.25, "sfa": False, "samples": 4},
 }
 
 

@@ -432,18 +432,17 @@ def _mean_size(a):
 
 
 @kernel
-def divide_by_mean_size(gradient, hessian, floor):
-    """Divide a gradient by the mean of its absolute values; these, so divided and brought nearer to 1, are the hessian.
+def divide_by_mean_size(gradient, hessian, factor, constant):
+    """Divide a gradient by the mean of its absolute values; the hessian is constant + factor * these, so divided.
 
-    `floor` is the weight of the 1, against a weight of 1. Returns False, with the hessian unset, if all of it is 0.
+    Returns False, with the hessian unset, if all of it is 0.
     """
     mean = _mean_size(gradient)
     if mean == 0.0:
         return False
-    whole = 1.0 / (1.0 + floor)
     for j in range(len(gradient)):
         gradient[j] /= mean
-        hessian[j] = whole * (abs(gradient[j]) + floor)
+        hessian[j] = factor * abs(gradient[j]) + constant
     return True
 
 

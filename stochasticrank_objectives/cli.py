@@ -358,7 +358,7 @@ def _train(chosen: argparse.Namespace) -> None:
     if chosen.patience is not None and chosen.valid is None:
         raise ValueError("--patience needs --valid: the metric of the training data always improves")
     objective = chosen.objective or default_loss(
-        metric, mu=chosen.mu, sigma=chosen.sigma, samples=chosen.samples, seed=chosen.seed
+        booster, metric, mu=chosen.mu, sigma=chosen.sigma, samples=chosen.samples, seed=chosen.seed
     )
     learn = _read(chosen.data, chosen)
     valid = learn if chosen.valid is None else _read(chosen.valid, chosen, learn.features.shape[1], seed=2)

@@ -21,7 +21,7 @@ def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 150) -> 
     learn, valid, test = (make_ranking(queries, seed=seed) for seed in (1, 2, 3))
     jobs: list[tuple[str, str | Loss]] = []
     for booster, own in OWN.items():
-        jobs += [(booster, own), (booster, default_loss(METRIC))]
+        jobs += [(booster, own), (booster, default_loss(booster, METRIC))]
     results = []
     with tqdm(total=rounds * len(jobs), unit="tree", smoothing=0.05) as bar:
         for booster, objective in jobs:

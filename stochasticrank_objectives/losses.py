@@ -17,10 +17,7 @@ from ._data import Integers, Queries, as_vector, check_finite
 from .metrics import Array, Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
-_HESSIANS = ("one", "absolute")
-# What every row adds to an absolute hessian, of the mean. With much less, the child of a node with the smaller sum of
-# hessians is often the one with more rows, and XGBoost, which builds histograms for that child, takes longer for a tree.
-_FLOOR = 0.3
+_FLOOR = 1e-3  # of the mean: the least that an absolute hessian is
 FAST_FROM = 250
 _HUGE = 50_000  # documents in a query from which on threads share it
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
@@ -92,9 +89,10 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         estimate, for comparison.
     hessian
         What boosters divide a leaf's gradient by. ``"one"``, one a row, makes a leaf the mean of its rows' gradients, as in
-        the paper. ``"absolute"``, the absolute gradient of each row plus 0.3 of its mean, makes it roughly the share by
-        which their pulls up and down differ: steps whose size depends neither on the metric nor on rows that hardly matter.
-        It goes with sfa=False only, since such a step, unlike its gradient, would have a part along the scores.
+        the paper. ``"absolute"``, the absolute gradient of each row, makes it the share by which their pulls up and down
+        differ, between -1 and 1: steps of a size that does not depend on the metric or on how many rows hardly matter to it.
+        A number between 0 and 1 is a mixture of both, with this weight of the one. ``"absolute"`` and mixtures go with
+        sfa=False only, since such a step, unlike its gradient, would have a part along the scores.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -115,7 +113,7 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     sfa: bool | float = True
     samples: int = 1
     estimator: Literal["ccs", "reinforce"] = "ccs"
-    hessian: Literal["one", "absolute"] = "one"
+    hessian: Literal["one", "absolute"] | float = "one"
     seed: int = 0
     threads: int | None = None
 
@@ -130,10 +128,13 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         check_whole("seed", self.seed, 0)
         if self.estimator not in _ESTIMATORS:
             raise ValueError(f'estimator must be "ccs" or "reinforce", got {self.estimator!r}')
-        if self.hessian not in _HESSIANS:
-            raise ValueError(f'hessian must be "one" or "absolute", got {self.hessian!r}')
-        if self.hessian == "absolute" and self.sfa:
-            raise ValueError(f'hessian="absolute" goes with sfa=False, got sfa={self.sfa!r}')
+        if isinstance(self.hessian, str):
+            if self.hessian not in ("one", "absolute"):
+                raise ValueError(f'hessian must be "one" or "absolute", got {self.hessian!r}')
+        else:
+            check_number("hessian", self.hessian, 0, 1, open_low=True, hint='or use "one" or "absolute"')
+        if self.hessian != "one" and self.sfa:
+            raise ValueError(f"hessian={self.hessian!r} goes with sfa=False, got sfa={self.sfa!r}")
         _threads.check(self.threads)
 
 
@@ -205,7 +206,7 @@ class BoundStochasticRank(BoundQueries):
         return out
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
-        """The gradient, and None or, with hessian="absolute", its size brought nearer to the mean; both over the mean.
+        """The gradient, and None or, unless hessian="one", the hessian; both divided by the gradient's mean size.
 
         A smoothed metric is not convex: its true second derivative is of no use. With sizes of 1 in the mean, what boosters
         compare with sums of hessians (regularisation, the least weight of a leaf) means as much as with a hessian of one.
@@ -215,8 +216,10 @@ class BoundStochasticRank(BoundQueries):
         gradient = self.gradient(scores, iteration)
         if self.loss.hessian == "one":
             return gradient, None
+        weight = self.loss.hessian
+        factor, constant = (1.0, _FLOOR) if weight == "absolute" else (1.0 - weight, float(weight))
         hessian = np.empty_like(gradient)
-        return gradient, hessian if _kernels.divide_by_mean_size(gradient, hessian, _FLOOR) else None
+        return gradient, hessian if _kernels.divide_by_mean_size(gradient, hessian, factor, constant) else None
 
     def _huge_query(
         self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _threads
 from ._checks import check_number, check_whole
 from ._data import Integers, check_scores
-from .losses import BoundLoss, Loss
+from .losses import BoundLoss, Loss, StochasticRank
 from .metrics import Array
 
 _SMALLEST_SCALE = 1e-12  # gradients are divided by s, and their squares must stay far from the end of float32
@@ -65,7 +65,7 @@ class SGLB:
     def __post_init__(self) -> None:
         if not callable(getattr(self.loss, "bind", None)):
             raise ValueError(f'loss must be a loss such as StochasticRank("ndcg@10"), got {self.loss!r}')
-        if getattr(self.loss, "hessian", None) == "absolute":
+        if isinstance(self.loss, StochasticRank) and self.loss.hessian != "one":
             raise ValueError(
                 f'SGLB goes with hessian="one": its noise is measured against gradients as they are, got {self.loss}'
             )
