@@ -49,9 +49,9 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 class Scratch(NamedTuple):
     """Arrays for one query after another.
 
-    By document, in the order of falling gain: z centred scores, x where the
-    documents are without noise, y with it, gain, noise, total (the gradient so far). By position in the list sorted by y:
-    top_y, place (which document), and of those that can jump top_x, top_gain, top_total, survival, q_below, q_above.
+    By document, in the order of falling gain: z centred scores, x where the documents are without noise, y with it, gain,
+    noise, total (the gradient so far). By position in the list sorted by y: top_y, place (which document), and of those that
+    can jump top_x, top_gain, top_total, survival, q_below, q_above.
     """
 
     z: Array

@@ -3,8 +3,9 @@
 ``kernel`` marks the few functions that Python calls; they are compiled on first use and cached on disk. ``inner``
 marks what only kernels call: it is compiled with its callers and never cached by itself. ``inline`` marks small ``inner``
 functions that must become part of the loop around them for it to vectorise. ``reduction`` is an ``inner`` whose sums may be
-reordered, to the same end. An argument that is a plain constant has a type of its own, for which numba compiles a function
-once more: where that must not be, it is written np.int64(0).
+reordered, to the same end. ``spliced`` marks steps of a kernel that become part of its text before it is compiled: a step
+that takes many arrays compiles far more slowly by itself. An argument that is a plain constant has a type of its own, for
+which numba compiles a function once more: where that must not be, it is written np.int64(0).
 """
 
 from __future__ import annotations
