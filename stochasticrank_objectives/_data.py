@@ -175,7 +175,7 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
         lambda scratch, begin, end: _kernels.order_range(scratch, order, gains, ptr, begin, end),
         _threads.borders(sizes * 8.0, threads),
         threads,
-        lambda: _select.make_sorting(longest, longest),
+        _threads.Spare(lambda: _select.make_sorting(longest, longest)),
     )
     rows = order + np.repeat(ptr[:-1], sizes)
     gains = gains[rows]

@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,18 +56,42 @@ def pieces(length: int, piece: int) -> list[int]:
     return [*range(0, length, piece), length]
 
 
-def run(work: Callable[..., object], borders: list[int], threads: int, scratch: Callable[[], object] | None = None) -> None:
+class Spare:
+    """What threads need one each of, kept for the next time: while one makes it, the others wait for Python's lock."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._free: list[Any] = []
+
+    def take(self) -> Any:
+        """One that no other thread has."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._make()
+
+    def give(self, back: Any) -> None:
+        """One that is no longer needed."""
+        self._free.append(back)
+
+    def __reduce__(self) -> tuple[type[Spare], tuple[Callable[[], Any]]]:
+        return Spare, (self._make,)
+
+
+def run(work: Callable[..., object], borders: list[int], threads: int, scratch: Spare | None = None) -> None:
     """Call work(begin, end) for each range between neighbouring borders, on so many threads.
 
-    With `scratch` it is work(s, begin, end) instead, with an s that each thread makes for itself.
+    With `scratch` it is work(s, begin, end) instead, with an s that no other thread has.
     """
     ranges = list(itertools.pairwise(borders))
     following = itertools.count()
 
     def drain() -> None:
-        own = () if scratch is None else (scratch(),)
+        own = () if scratch is None else (scratch.take(),)
         while (at := next(following)) < len(ranges):
             work(*own, *ranges[at])
+        if scratch is not None:
+            scratch.give(*own)
 
     helpers = min(threads, len(ranges)) - 1
     futures = [_pool(threads).submit(drain) for _ in range(helpers)]

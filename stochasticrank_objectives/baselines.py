@@ -169,7 +169,7 @@ class BoundLambda(BoundQueries):
         if len(self._active):
             threads = _threads.check(loss.threads)
             scratch = functools.partial(_lambdas.make_scratch, self._longest, q.cut, len(self._steps) > 0)
-            _threads.run(work, _threads.borders(self._cost, threads), threads, scratch)
+            _threads.run(work, _threads.borders(self._cost, threads), threads, _threads.Spare(scratch))
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights

@@ -46,7 +46,8 @@ class Evaluation:
 
         sizes = q.sizes
         scratch = functools.partial(_kernels.make_value_scratch, int(sizes.max()), q.cut, ties)
-        _threads.run(work, _threads.borders(4.0 * sizes.astype(np.float64), self.threads), self.threads, scratch)
+        borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
+        _threads.run(work, borders, self.threads, _threads.Spare(scratch))
         out[q.relevant == 0] = np.nan if self.empty == "skip" else self.empty
         return out
 

@@ -139,11 +139,11 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
 
 
 class _Part(NamedTuple):
-    """Queries that one kernel serves, what each costs, and how many documents the longest has."""
+    """Queries that one kernel serves, what each costs, and what its threads work in."""
 
     queries: Integers
     cost: Array
-    longest: int
+    scratch: _threads.Spare
 
 
 def _call(
@@ -169,13 +169,19 @@ class BoundStochasticRank(BoundQueries):
         if loss.estimator == "reinforce":
             long[:] = huge[:] = False
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
-        self._short, self._long = (
-            _Part(active[part], cost[part], int(sizes[part].max(initial=0))) for part in (~long & ~huge, long & ~huge)
-        )
+        self._short, self._long = self._part(~long & ~huge, cost, False), self._part(long & ~huge, cost, True)
         self._huge = active[huge]
         idle = np.ones(len(queries.sizes), bool)
         idle[active] = False
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
+
+    def _part(self, which: NDArray[np.bool_], cost: Array, long: bool) -> _Part:
+        from . import _kernels
+
+        queries = self._active[which]
+        longest = int(self.queries.sizes[queries].max(initial=0))
+        scratch = functools.partial(_kernels.make_scratch, longest, self.queries.cut, long)
+        return _Part(queries, cost[which], _threads.Spare(scratch))
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
@@ -195,8 +201,7 @@ class BoundStochasticRank(BoundQueries):
                 work = functools.partial(
                     _call, kernel, (*data, part.queries), (q.metric.rule, q.position_weights, q.cut, *numbers, key)
                 )
-                scratch = functools.partial(_kernels.make_scratch, part.longest, q.cut, part is self._long)
-                _threads.run(work, _threads.borders(part.cost, threads), threads, scratch)
+                _threads.run(work, _threads.borders(part.cost, threads), threads, part.scratch)
         for query in self._huge:
             self._huge_query(out, suspicious, values, int(query), key, threads)
         if suspicious[0] or not np.isfinite(values[self._idle]).all():
@@ -241,7 +246,7 @@ class BoundStochasticRank(BoundQueries):
             _threads.run(draw, blocks, threads)
             top, last, reach, boxes, passed = _kernels.rank_one(scratch, n, *rule)
             add = functools.partial(_kernels.add_one, scratch, n, q.relevant[query], top, boxes, passed)
-            _threads.run(add, positions if boxes else documents, threads, _kernels.make_work)
+            _threads.run(add, positions if boxes else documents, threads, _threads.Spare(_kernels.make_work))
             _kernels.finish_one(
                 scratch, out, q.order, begin, n, top, last, reach, boxes,
                 float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,
