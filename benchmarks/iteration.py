@@ -98,6 +98,17 @@ class _Nothing:
         return 0.0, 1.0
 
 
+class _Clock:
+    """When each iteration ended."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def after_iteration(self, info: Any) -> bool:
+        self.times.append(time.perf_counter())
+        return True
+
+
 def _catboost(count: int, rounds: int) -> dict[str, float]:
     features, labels, groups = _data(count)
     pool = catboost.Pool(features, labels, group_id=np.repeat(np.arange(count), groups))
@@ -107,7 +118,7 @@ def _catboost(count: int, rounds: int) -> dict[str, float]:
 
     nothing = _Nothing(features)
 
-    def fit(name: str, iterations: int) -> float:
+    def fit(name: str, iterations: int) -> list[float]:
         if name == "ours":
             model = CatBoostStochasticRank(METRIC, iterations=iterations, **common)
         elif name == NOTHING:
@@ -115,19 +126,18 @@ def _catboost(count: int, rounds: int) -> dict[str, float]:
             model = catboost.CatBoost({**common, **own, "iterations": iterations})
         else:
             model = catboost.CatBoost({**common, "loss_function": name, "iterations": iterations})
-        start = time.perf_counter()
-        model.fit(pool)
-        return time.perf_counter() - start
+        clock = _Clock()
+        model.fit(pool, callbacks=[clock])
+        return np.diff(clock.times)[2:].tolist()
 
-    # CatBoost has no call for one iteration: the difference of two lengths of training tells.
+    # CatBoost has no call for one iteration, so here whole trainings take turns.
     names = {"RMSE": rounds, "YetiRank": rounds // 3, "StochasticRank:metric=NDCG;top=10": rounds // 3}
     names |= {NOTHING: rounds, "ours": rounds}
-    best: dict[str, list[float]] = {name: [float("inf")] * 2 for name in names}
-    for _ in range(3):
-        for name, more in names.items():
-            for at, iterations in enumerate((2, 2 + more)):
-                best[name][at] = min(best[name][at], fit(name, iterations))
-    return {name: (best[name][1] - best[name][0]) / more for name, more in names.items()}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(5):
+        for name, iterations in names.items():
+            times[name] += fit(name, iterations + 3)
+    return {name: float(np.median(taken)) for name, taken in times.items()}
 
 
 def run(quick: bool) -> dict[str, Any]:
