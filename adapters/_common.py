@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 import weakref
@@ -9,8 +10,9 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any, Generic, TypeVar
 
-from stochasticrank_objectives.losses import Loss, StochasticRank
+from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
+from stochasticrank_objectives.recommended import recommended
 
 Bound = TypeVar("Bound")
 
@@ -41,21 +43,10 @@ def require(module: str) -> ModuleType:
         raise ImportError(f"this adapter needs {module}, which is not installed: {install}") from error
 
 
-# Measured best under the boosters' usual settings. XGBoost builds histograms for the child of a node that has the smaller
-# sum of hessians; with bare absolute gradients that is often the child with more rows, and a tree takes a quarter longer.
-_HESSIAN = {"xgboost": 0.25, "lightgbm": "absolute", "catboost": "absolute"}
-
-
 def as_loss(loss: str | Metric | Loss, keywords: dict[str, Any], booster: str) -> Loss:
-    """A loss as it is, or `StochasticRank` of a metric with the loss's keywords.
-
-    Given neither `sfa` nor `hessian`, it does without scale-free acceleration and divides by the absolute gradient, or by
-    what is near to it and suits the booster.
-    """
+    """A loss as it is, or `recommended` for a metric, with the fields that the keywords name changed."""
     if isinstance(loss, (str, Metric)):
-        if "sfa" not in keywords and "hessian" not in keywords:
-            keywords = {"sfa": False, "hessian": _HESSIAN[booster], **keywords}
-        return StochasticRank(loss, **keywords)
+        return dataclasses.replace(recommended(loss, booster=booster), **keywords)
     if not callable(getattr(loss, "bind", None)):
         raise ValueError(
             f'loss must be a metric such as "ndcg@10" or a loss such as StochasticRank("ndcg@10"), got {loss!r}'

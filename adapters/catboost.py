@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stochasticrank_objectives._constants import Array
 from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, bind_evaluation
 from stochasticrank_objectives.losses import BoundLoss, Loss
-from stochasticrank_objectives.metrics import Array, Metric, parse_metric
+from stochasticrank_objectives.metrics import Metric, parse_metric
 
 from ._common import as_loss, require
 

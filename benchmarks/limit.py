@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives import _gauss, _kernels, _noise
+from stochasticrank_objectives._kernels import gauss, gradients, noise
 from stochasticrank_objectives._numba import FLAGS, wide
 
 from .harness import best_of, queries, table
@@ -19,21 +19,21 @@ _jit = numba.njit(**FLAGS)
 
 @_jit
 def _begin(s, weights, cut):
-    _kernels._begin(s, 0, weights, cut)
+    gradients._begin(s, 0, weights, cut)
 
 
 @_jit
 def _load(s, scores, order, gains, relevance, n, count):
     wide()
     for q in range(count):
-        _kernels._load(s, scores, order, gains, relevance, q * n, n, 1.0, 0.1)
+        gradients._load(s, scores, order, gains, relevance, q * n, n, 1.0, 0.1)
 
 
 @_jit
 def _draw(s, n, count):
     wide()
     for q in range(count):
-        _kernels._draw(s, n, np.uint64(5), np.uint64(q), 0, 0, _noise.padded(n) // 4)
+        gradients._draw(s, n, np.uint64(5), np.uint64(q), 0, 0, noise.padded(n) // 4)
 
 
 @_jit
@@ -42,22 +42,22 @@ def _rank(s, n, weights, cut, y, count):
     for q in range(count):
         for j in range(n):
             s.y[j] = y[q * n + j]
-        _kernels._rank(s, n, 0, weights, cut, min(cut + 1, n))
+        gradients._rank(s, n, 0, weights, cut, min(cut + 1, n))
 
 
 @_jit
 def _densities(s, n, cut, count):
     wide()
     for _ in range(count):
-        _kernels._add_rest(s, n, cut, _kernels._box_top(s, n, cut), s.work, 0, _gauss.padded(n))
-        _kernels._add_top(s, cut, cut)
+        gradients._add_rest(s, n, cut, gradients._box_top(s, n, cut), s.work, 0, gauss.padded(n))
+        gradients._add_top(s, cut, cut)
 
 
 @_jit
 def _finish(s, out, order, n, count):
     wide()
     for q in range(count):
-        _kernels._finish(s, out, order, q * n, n, 0.01, 1.0, 0.5)
+        gradients._finish(s, out, order, q * n, n, 0.01, 1.0, 0.5)
 
 
 @_jit
@@ -65,7 +65,7 @@ def _powers(x, out, repeats):
     wide()
     for _ in range(repeats):
         for j in range(len(x)):
-            out[j] += _gauss.exp2_negative(x[j])
+            out[j] += gauss.exp2_negative(x[j])
 
 
 def run(quick: bool) -> dict[str, Any]:
@@ -73,11 +73,11 @@ def run(quick: bool) -> dict[str, Any]:
     labels, groups, scores = queries(count, n)
     bound = sr.StochasticRank(f"ndcg@{cut}", mu=0.1, threads=1).bind(labels, groups)
     q = bound.queries
-    s, out = _kernels.make_scratch(n, cut, long=False), np.zeros(len(labels))
+    s, out = gradients.make_scratch(n, cut, long=False), np.zeros(len(labels))
     _begin(s, q.position_weights, cut)
     _load(s, scores, q.order, q.gains, q.relevance, n, 1)
     x, sums = -5 * np.random.default_rng(0).random(128), np.zeros(128)
-    evaluations = count * (_gauss.padded(n) * cut + _gauss.padded(cut) * (cut + 1))
+    evaluations = count * (gauss.padded(n) * cut + gauss.padded(cut) * (cut + 1))
     times = best_of(
         {
             "whole gradient": functools.partial(bound.gradient, scores),

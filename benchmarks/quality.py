@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives.adapters.training import Settings, train
-from stochasticrank_objectives.letor import load_folds
+from stochasticrank_objectives.experiments.letor import load_folds
+from stochasticrank_objectives.experiments.training import Settings, train
 
 from .harness import machine, table
 

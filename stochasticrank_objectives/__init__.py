@@ -4,6 +4,7 @@ from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
+from .recommended import recommended
 from .sglb import SGLB
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "bind_evaluation",
     "evaluate",
     "parse_metric",
+    "recommended",
     "reinforce",
     "soft_rank",
 ]

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
-from ._data import Integers, Queries, check_weights, lay_out
+from ._constants import Integers
+from ._data import Queries, check_weights, lay_out
 from .metrics import Metric
 
 Bound = TypeVar("Bound", bound="BoundQueries")

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
-from .metrics import Array, Metric
-
-Integers = NDArray[np.int64]
+from ._constants import Array, Integers
+from .metrics import Metric
 
 
 def as_vector(name: str, values: ArrayLike | None, rows: int | None = None) -> Array:
@@ -162,7 +161,7 @@ class Queries:
 
 def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, threads: int) -> Queries:
     """Check labels and groups and lay them out for one metric."""
-    from . import _kernels, _select
+    from ._kernels import gradients, selection
 
     values = check_labels(labels)
     ptr = pointer(groups, qid, len(values))
@@ -172,10 +171,10 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     sizes = np.diff(ptr)
     longest = int(sizes.max())
     _threads.run(
-        lambda scratch, begin, end: _kernels.order_range(scratch, order, gains, ptr, begin, end),
+        lambda scratch, begin, end: gradients.order_range(scratch, order, gains, ptr, begin, end),
         _threads.borders(sizes * 8.0, threads),
         threads,
-        _threads.Spare(lambda: _select.make_sorting(longest, longest)),
+        _threads.Spare(lambda: selection.make_sorting(longest, longest)),
     )
     rows = order + np.repeat(ptr[:-1], sizes)
     gains = gains[rows]
@@ -190,6 +189,6 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     elif metric.normaliser == "ideal":
         largest = gains[ptr[:-1]]  # relative to it, no gain is so small that the ideal has no reciprocal
         gains /= np.repeat(np.where(largest > 0, largest, 1.0), sizes)
-        _kernels.ideal_range(scale, ptr, gains, 0, len(sizes), metric.rule, weights, cut)
+        gradients.ideal_range(scale, ptr, gains, 0, len(sizes), metric.rule, weights, cut)
         scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     return Queries(metric, ptr, order, gains, relevance, relevant, scale, weights, cut)

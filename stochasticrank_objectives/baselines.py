@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_whole
+from ._constants import GUMBEL, Array
 from ._data import Queries, check_scores
 from .losses import StochasticRank
-from .metrics import DCG, Array, Metric, parse_metric
+from .metrics import DCG, Metric, parse_metric
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,15 +153,15 @@ class BoundLambda(BoundQueries):
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array]:
         """The gradient and the second derivatives, one of each a row; both are 0 for a document without pairs."""
-        from . import _lambdas, _noise
+        from ._kernels import lambdas, noise
 
         q, loss = self.queries, self.loss
         values = check_scores(scores, q.rows)
-        key = _noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), _lambdas.GUMBEL)
+        key = noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), GUMBEL)
         gradient, hessian = np.zeros(q.rows), np.zeros(q.rows)
 
         def work(scratch: Any, begin: int, end: int) -> None:
-            _lambdas.lambda_range(
+            lambdas.lambda_range(
                 scratch, gradient, hessian, values, q.ptr, q.order, q.gains, q.scale, self._query_weights, self.keys,
                 self._active, begin, end, q.metric.rule, q.position_weights, q.cut, self._steps, float(loss.sigma),
                 bool(loss.norm), float(loss.noise), int(self._samples), key,
@@ -168,7 +169,7 @@ class BoundLambda(BoundQueries):
 
         if len(self._active):
             threads = _threads.check(loss.threads)
-            scratch = functools.partial(_lambdas.make_scratch, self._longest, q.cut, len(self._steps) > 0)
+            scratch = functools.partial(lambdas.make_scratch, self._longest, q.cut, len(self._steps) > 0)
             _threads.run(work, _threads.borders(self._cost, threads), threads, _threads.Spare(scratch))
         if self._row_weights is not None:
             gradient *= self._row_weights

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .metrics import Array
+from ._constants import Array
 
 
 class RankingData(NamedTuple):

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
+from ._constants import Array
 from ._data import Queries, check_scores, check_weights, lay_out
-from .metrics import Array, Metric, parse_metric
+from .metrics import Metric, parse_metric
 
 Ties = Literal["worst", "mean", "best"]
 Empty = float | Literal["skip"]
@@ -31,7 +32,7 @@ class Evaluation:
 
     def per_query(self, scores: ArrayLike) -> Array:
         """The metric of each query; NaN where a query without relevant documents is skipped."""
-        from . import _kernels
+        from ._kernels import gradients
 
         q = self.queries
         values = check_scores(scores, q.rows)
@@ -39,13 +40,13 @@ class Evaluation:
         ties = _TIES[self.ties]
 
         def work(scratch: Any, begin: int, end: int) -> None:
-            _kernels.value_range(
+            gradients.value_range(
                 scratch, out, values, q.ptr, q.order, q.gains, q.scale, begin, end,
                 q.metric.rule, q.position_weights, q.cut, ties,
             )  # fmt: skip
 
         sizes = q.sizes
-        scratch = functools.partial(_kernels.make_value_scratch, int(sizes.max()), q.cut, ties)
+        scratch = functools.partial(gradients.make_value_scratch, int(sizes.max()), q.cut, ties)
         borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
         _threads.run(work, borders, self.threads, _threads.Spare(scratch))
         out[q.relevant == 0] = np.nan if self.empty == "skip" else self.empty

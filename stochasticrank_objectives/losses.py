@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_whole
-from ._data import Integers, Queries, as_vector, check_finite
-from .metrics import Array, Metric, parse_metric
+from ._constants import FAST_FROM, SMOOTHING, Array, Integers
+from ._data import Queries, as_vector, check_finite
+from .metrics import Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
 _FLOOR = 1e-3  # of the mean: the least that an absolute hessian is
-FAST_FROM = 250
 _HUGE = 50_000  # documents in a query from which on threads share it
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
 
@@ -176,27 +176,27 @@ class BoundStochasticRank(BoundQueries):
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
 
     def _part(self, which: NDArray[np.bool_], cost: Array, long: bool) -> _Part:
-        from . import _kernels
+        from ._kernels import gradients
 
         queries = self._active[which]
         longest = int(self.queries.sizes[queries].max(initial=0))
-        scratch = functools.partial(_kernels.make_scratch, longest, self.queries.cut, long)
+        scratch = functools.partial(gradients.make_scratch, longest, self.queries.cut, long)
         return _Part(queries, cost[which], _threads.Spare(scratch))
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
-        from . import _kernels, _noise
+        from ._kernels import gradients, noise
 
         q, loss = self.queries, self.loss
         values = as_vector("scores", scores, q.rows)
-        key = _noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), _noise.SMOOTHING)
+        key = noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), SMOOTHING)
         threads = _threads.check(loss.threads)
         out, suspicious = np.empty(q.rows), np.zeros(1, np.bool_)
         out[self._idle] = 0.0
         data = (out, suspicious, values, q.ptr, q.order, q.gains, q.relevance, q.relevant, self._scale, self.keys)
         numbers = (float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples))
-        short = _kernels.gradient_range if loss.estimator == "ccs" else _kernels.reinforce_range
-        for part, kernel in ((self._short, short), (self._long, _kernels.long_range)):
+        short = gradients.gradient_range if loss.estimator == "ccs" else gradients.reinforce_range
+        for part, kernel in ((self._short, short), (self._long, gradients.long_range)):
             if len(part.queries):
                 work = functools.partial(
                     _call, kernel, (*data, part.queries), (q.metric.rule, q.position_weights, q.cut, *numbers, key)
@@ -216,7 +216,7 @@ class BoundStochasticRank(BoundQueries):
         A smoothed metric is not convex: its true second derivative is of no use. With sizes of 1 in the mean, what boosters
         compare with sums of hessians (regularisation, the least weight of a leaf) means as much as with a hessian of one.
         """
-        from . import _kernels
+        from ._kernels import gradients
 
         gradient = self.gradient(scores, iteration)
         if self.loss.hessian == "one":
@@ -224,30 +224,30 @@ class BoundStochasticRank(BoundQueries):
         weight = self.loss.hessian
         factor, constant = (1.0, _FLOOR) if weight == "absolute" else (1.0 - weight, float(weight))
         hessian = np.empty_like(gradient)
-        return gradient, hessian if _kernels.divide_by_mean_size(gradient, hessian, factor, constant) else None
+        return gradient, hessian if gradients.divide_by_mean_size(gradient, hessian, factor, constant) else None
 
     def _huge_query(
         self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int
     ) -> None:
         """One query at a time, its documents shared among threads."""
-        from . import _kernels
+        from ._kernels import gradients
 
         q, loss = self.queries, self.loss
         begin, n = int(q.ptr[query]), int(q.sizes[query])
-        scratch = _kernels.make_scratch(n, q.cut, min(q.cut + 1, n) > FAST_FROM)
+        scratch = gradients.make_scratch(n, q.cut, min(q.cut + 1, n) > FAST_FROM)
         data, rule = (values, q.order, q.gains, q.relevance), (q.metric.rule, q.position_weights, q.cut)
-        suspicious[0] |= not _kernels.load_one(scratch, *data, begin, n, *rule, float(loss.sigma), float(loss.mu))
+        suspicious[0] |= not gradients.load_one(scratch, *data, begin, n, *rule, float(loss.sigma), float(loss.mu))
         wide = len(scratch.z)  # n, padded
         blocks, documents = _threads.pieces(wide // 4, _PIECE), _threads.pieces(wide, _PIECE)
         positions = _threads.pieces(wide, -(-wide // threads))  # as few as can be: each begins with the start of its box
         factor = -self._scale[query] / (loss.sigma * loss.samples)
         for sample in range(loss.samples):
-            draw = functools.partial(_kernels.draw_one, scratch, n, key, self.keys[query], sample)
+            draw = functools.partial(gradients.draw_one, scratch, n, key, self.keys[query], sample)
             _threads.run(draw, blocks, threads)
-            top, last, reach, boxes, passed = _kernels.rank_one(scratch, n, *rule)
-            add = functools.partial(_kernels.add_one, scratch, n, q.relevant[query], top, boxes, passed)
-            _threads.run(add, positions if boxes else documents, threads, _threads.Spare(_kernels.make_work))
-            _kernels.finish_one(
+            top, last, reach, boxes, passed = gradients.rank_one(scratch, n, *rule)
+            add = functools.partial(gradients.add_one, scratch, n, q.relevant[query], top, boxes, passed)
+            _threads.run(add, positions if boxes else documents, threads, _threads.Spare(gradients.make_work))
+            gradients.finish_one(
                 scratch, out, q.order, begin, n, top, last, reach, boxes,
                 float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,
             )  # fmt: skip

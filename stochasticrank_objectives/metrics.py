@@ -18,11 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import check_number
-
-Array = NDArray[np.float64]
-
-PLAIN, CASCADE, AVERAGE = 0, 1, 2
-"""The factor F of a metric: 1; the product of (1 - g) over the documents before; 1 + the relevant ones among them."""
+from ._constants import AVERAGE, CASCADE, PLAIN, Array
 
 
 def _checked_cut(k: Any) -> int:

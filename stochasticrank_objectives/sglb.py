@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
 from ._checks import check_number, check_whole
-from ._data import Integers, check_scores
+from ._constants import LANGEVIN, Array, Integers
+from ._data import check_scores
 from .losses import BoundLoss, Loss, StochasticRank
-from .metrics import Array
 
 _SMALLEST_SCALE = 1e-12  # gradients are divided by s, and their squares must stay far from the end of float32
 
@@ -147,14 +147,14 @@ class BoundSGLB:
 
     def noise(self, iteration: int) -> Array:
         """The Langevin noise of an iteration, one a row."""
-        from . import _noise
+        from ._kernels import noise
 
         out = np.empty(self.rows)
-        key = _noise.stream_key(self.loss.seed, iteration, _noise.LANGEVIN)
+        key = noise.stream_key(self.loss.seed, iteration, LANGEVIN)
         ptr, keys = self.ptr, self.keys
 
         def work(begin: int, end: int) -> None:
-            _noise.fill_query_normals(out, ptr, keys, key, begin, end)
+            noise.fill_query_normals(out, ptr, keys, key, begin, end)
 
         threads = _threads.default_threads()
         _threads.run(work, _threads.borders(np.diff(ptr) * 4.0, threads), threads)

@@ -15,7 +15,9 @@ import numba
 import numpy as np
 from scipy.special import ndtr
 
-from stochasticrank_objectives import Metric, _noise, parse_metric
+from stochasticrank_objectives import Metric, parse_metric
+from stochasticrank_objectives._constants import SMOOTHING
+from stochasticrank_objectives._kernels import noise as noise_kernels
 
 CUTS = ("", "@1", "@2", "@5", "@200")
 FAMILIES = ("ndcg", "dcg", "err", "mrr", "map", "pfound", "rbp", "precision", "recall", "hit")
@@ -269,18 +271,18 @@ def sfa(gradient: np.ndarray, scores: np.ndarray, nu: float, strength: float = 1
 
 @numba.njit
 def _fill(out, n, key, query, sample):  # type: ignore[no-untyped-def]
-    _noise.fill_normals(out, n, key, query, sample, 0, _noise.padded(n) // 4)
+    noise_kernels.fill_normals(out, n, key, query, sample, 0, noise_kernels.padded(n) // 4)
 
 
 @numba.njit
 def _room(n):  # type: ignore[no-untyped-def]
-    return _noise.padded(n)
+    return noise_kernels.padded(n)
 
 
 def noise(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0, sample: int = 0) -> np.ndarray:
     """The noise that the kernels use for one query and sample, the j-th for the document with the j-th largest gain."""
     out = np.empty(_room(n))
-    _fill(out, n, _noise.stream_key(seed, iteration, _noise.SMOOTHING), np.uint64(query_key), sample)
+    _fill(out, n, noise_kernels.stream_key(seed, iteration, SMOOTHING), np.uint64(query_key), sample)
     return out[:n]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import naive
 import numpy as np
 
-from stochasticrank_objectives import _lambdas, _noise
+from stochasticrank_objectives._constants import GUMBEL
+from stochasticrank_objectives._kernels import lambdas, noise
 
 Weights = dict[tuple[int, int], float]
 
@@ -86,8 +87,8 @@ def tempered(weights: Weights, scores: np.ndarray) -> Weights:
 def gumbels(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0, sample: int = 0) -> np.ndarray:
     """The kernels' noise of one query and sample, the j-th for the document with the j-th largest gain."""
     out = np.empty(32 * (n // 32 + 1))
-    key = _noise.stream_key(seed, iteration, _lambdas.GUMBEL)
-    _lambdas.fill_gumbels(out, n, key, np.uint64(query_key), sample)
+    key = noise.stream_key(seed, iteration, GUMBEL)
+    lambdas.fill_gumbels(out, n, key, np.uint64(query_key), sample)
     return out[:n]
 
 

@@ -8,14 +8,14 @@ import numba
 import numpy as np
 import pytest
 
-from stochasticrank_objectives import _gauss
+from stochasticrank_objectives._kernels import gauss
 
 
 @numba.njit
 def powers(t):  # type: ignore[no-untyped-def]
     out = np.empty_like(t)
     for i in range(len(t)):
-        out[i] = _gauss.exp2_negative(t[i])
+        out[i] = gauss.exp2_negative(t[i])
     return out
 
 
@@ -58,5 +58,5 @@ def test_vectors_of_any_length(n: int) -> None:
 def test_units() -> None:
     """exp(-t^2/2) = 2^-(kappa t)^2."""
     t = np.linspace(0, 30, 1000)
-    np.testing.assert_allclose(powers(-((_gauss.KAPPA * t) ** 2)), np.exp(-0.5 * t * t), rtol=1e-9)
-    assert pytest.approx(math.sqrt(0.5 / math.log(2.0))) == _gauss.KAPPA
+    np.testing.assert_allclose(powers(-((gauss.KAPPA * t) ** 2)), np.exp(-0.5 * t * t), rtol=1e-9)
+    assert pytest.approx(math.sqrt(0.5 / math.log(2.0))) == gauss.KAPPA

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stochasticrank_objectives import _noise
+from stochasticrank_objectives._constants import LANGEVIN, SMOOTHING
+from stochasticrank_objectives._kernels import noise
 
 
 @numba.njit
 def philox(counter, key):  # type: ignore[no-untyped-def]
-    return _noise.philox(counter[0], counter[1], counter[2], counter[3], key[0], key[1])
+    return noise.philox(counter[0], counter[1], counter[2], counter[3], key[0], key[1])
 
 
 @numba.njit
 def logarithms(u):  # type: ignore[no-untyped-def]
     out = np.empty_like(u)
     for i in range(len(u)):
-        out[i] = _noise._log(u[i])
+        out[i] = noise._log(u[i])
     return out
 
 
@@ -31,7 +32,7 @@ def logarithms(u):  # type: ignore[no-untyped-def]
 def pairs(a, b):  # type: ignore[no-untyped-def]
     out = np.empty((len(a), 2))
     for i in range(len(a)):
-        out[i, 0], out[i, 1] = _noise._pair(a[i], b[i])
+        out[i, 0], out[i, 1] = noise._pair(a[i], b[i])
     return out
 
 
@@ -73,11 +74,11 @@ def test_box_muller() -> None:
     np.testing.assert_allclose(turn, turn[0], rtol=0, atol=1e-8)
 
 
-def queries(sizes: list[int], *, seed: int = 0, iteration: int = 0, purpose: int = _noise.SMOOTHING) -> np.ndarray:
+def queries(sizes: list[int], *, seed: int = 0, iteration: int = 0, purpose: int = SMOOTHING) -> np.ndarray:
     ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     out = np.empty(ptr[-1])
     keys = np.arange(len(sizes), dtype=np.uint64)
-    _noise.fill_query_normals(out, ptr, keys, _noise.stream_key(seed, iteration, purpose), 0, len(sizes))
+    noise.fill_query_normals(out, ptr, keys, noise.stream_key(seed, iteration, purpose), 0, len(sizes))
     return out
 
 
@@ -133,7 +134,7 @@ def test_streams_are_independent() -> None:
         "next iteration": queries([40] * 3000, iteration=1),
         "far iteration": queries([40] * 3000, iteration=2**32),
         "next seed": queries([40] * 3000, seed=1),
-        "other purpose": queries([40] * 3000, purpose=_noise.LANGEVIN),
+        "other purpose": queries([40] * 3000, purpose=LANGEVIN),
         "next sample": np.concatenate([naive.noise(40, query_key=q, sample=1) for q in range(3000)]),
     }
     for other in others.values():
@@ -167,7 +168,7 @@ def test_noise_of_a_query_does_not_depend_on_its_neighbours(n: int) -> None:
     np.testing.assert_array_equal(queries([1, n, 1000])[1 : 1 + n], alone)
     ptr, keys = np.array([0, 9, 9 + n, 12 + n]), np.array([4, 1, 6], np.uint64)
     out = np.zeros(12 + n)
-    _noise.fill_query_normals(out, ptr, keys, _noise.stream_key(0, 0, _noise.SMOOTHING), 1, 2)
+    noise.fill_query_normals(out, ptr, keys, noise.stream_key(0, 0, SMOOTHING), 1, 2)
     np.testing.assert_array_equal(out[9 : 9 + n], alone)
     assert not out[:9].any()  # only the queries asked for are written
     assert not out[9 + n :].any()
@@ -178,6 +179,6 @@ def test_both_halves_of_the_stream_key_count() -> None:
     seen = []
     for key in (0, 1, 1 << 31, 1 << 32, 1 << 63):
         out = np.empty(40)
-        _noise.fill_query_normals(out, ptr, keys, np.uint64(key), 0, 1)
+        noise.fill_query_normals(out, ptr, keys, np.uint64(key), 0, 1)
         seen.append(out)
     assert len(set(np.concatenate(seen).tolist())) == 200

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from stochasticrank_objectives import _select
+from stochasticrank_objectives._kernels import selection
 
 SIZES = [1, 2, 3, 11, 12, 13, 24, 25, 31, 32, 33, 48, 49, 64, 65, 100, 500, 2999]
 
@@ -18,8 +18,8 @@ def _run_select(values, size, floor, reverse):  # type: ignore[no-untyped-def]
     n = len(values)
     keys, index = np.empty(n + 1), np.empty(n + 1, np.int64)
     spare_keys, spare_index = np.empty(n + 1), np.empty(n + 1, np.int64)
-    count = _select.select(
-        values, n, size, floor, reverse, keys, index, spare_keys, spare_index, np.empty(max(n, _select.FEW), np.int64)
+    count = selection.select(
+        values, n, size, floor, reverse, keys, index, spare_keys, spare_index, np.empty(max(n, selection.FEW), np.int64)
     )
     return keys[:count], index[:count]
 
@@ -28,7 +28,7 @@ def _run_select(values, size, floor, reverse):  # type: ignore[no-untyped-def]
 def _run_sort(values):  # type: ignore[no-untyped-def]
     n = len(values)
     keys, index = values.copy(), np.arange(n)
-    _select.sort_descending(keys, index, n, np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64))
+    selection.sort_descending(keys, index, n, np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64))
     return keys, index
 
 

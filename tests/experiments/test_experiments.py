@@ -21,26 +21,13 @@ import optuna
 import pytest
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives import experiments, reports
-from stochasticrank_objectives.adapters import training
 from stochasticrank_objectives.datasets import make_ranking
-from stochasticrank_objectives.experiments import (
-    ABLATED,
-    METHODS,
-    SYNTHETIC,
-    Outcome,
-    Protocol,
-    Record,
-    Source,
-    Study,
-    ablate,
-    compare,
-    divide,
-    interval,
-    own_objectives,
-    p_value,
-    synthetic,
-)
+from stochasticrank_objectives.experiments import reports, search, tables, training
+from stochasticrank_objectives.experiments.methods import ABLATED, METHODS, own_objectives
+from stochasticrank_objectives.experiments.search import Outcome, Protocol, Record, Study
+from stochasticrank_objectives.experiments.sources import Source, divide
+from stochasticrank_objectives.experiments.synthetic import SYNTHETIC, synthetic
+from stochasticrank_objectives.experiments.tables import ablate, compare, interval, p_value
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +45,7 @@ def study(method: str = "sr-r1", booster: str = "lightgbm", metric: str = "ndcg@
     return Study(Source(DATA), 0, "generated", booster, metric, method)
 
 
-def tiny(folder: pathlib.Path, **options: Any) -> list[experiments.Row]:
+def tiny(folder: pathlib.Path, **options: Any) -> list[tables.Row]:
     given: dict[str, Any] = {
         "boosters": ["lightgbm"], "methods": ["own", "sr-r1"], "trials": 2, "seeds": 2, "protocol": TINY, "progress": False,
     }  # fmt: skip
@@ -144,7 +131,7 @@ def test_own_objectives_get_binary_labels_for_mrr(monkeypatch: pytest.MonkeyPatc
     train = training.train
     monkeypatch.setattr(training, "train", lambda *data, **more: seen.append(data) or train(*data, **more))
     params = {"learning_rate": 0.1, "depth": 2, "mu": 0.1, "model_shrink_rate": 1e-3, "diffusion_temperature": 1e9}
-    experiments._train(study(method, metric="mrr"), TINY, params, 0, False)
+    search._train(study(method, metric="mrr"), TINY, params, 0, False)
     original = Source(DATA).load(0)
     _, _, learn, valid = seen[0]
     expected = (original.learn.labels > 0).astype(float) if binary else original.learn.labels
@@ -214,7 +201,7 @@ def test_a_row_weighs_queries_not_folds() -> None:
         Outcome(study(), {}, [final(1, [1.0]), final(2, [0.0])]),
         Outcome(dataclasses.replace(study(), fold=1), {}, [final(1, [0.0, 0.0, 0.5]), final(2, [0.0, 0.0, 0.5])]),
     ]
-    row = experiments._rows(folds)[0]
+    row = tables._rows(folds)[0]
     assert row.by_seed == [1.5 / 4, 0.5 / 4]
     assert row.mean == 0.25
     assert row.per_query is not None

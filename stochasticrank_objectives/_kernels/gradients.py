@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._gauss import (
+from .._constants import CASCADE, FAST_FROM, MEAN, PLAIN, WORST, Array
+from .gauss import (
     KAPPA,
     LANES,
     SPARSE,
@@ -31,15 +32,12 @@ from ._gauss import (
     padded,
     pass_boxes,
 )
-from ._noise import fill_normals
-from ._noise import padded as noise_padded
-from ._numba import aligned, inline, inner, kernel, reduction, spliced
-from ._rules import fill_jumps, list_value, mean_value
-from ._select import Sorting, make_sorting, room, second_largest_stop, select, sort_descending
-from .losses import FAST_FROM
-from .metrics import CASCADE, PLAIN, Array
+from .noise import fill_normals
+from .noise import padded as noise_padded
+from .policy import aligned, inline, inner, kernel, reduction, spliced
+from .rules import fill_jumps, list_value, mean_value
+from .selection import Sorting, make_sorting, room, second_largest_stop, select, sort_descending
 
-WORST, BEST, MEAN = 0, 1, 2
 FEW_PASSED = 6  # sources from which on it pays to make boxes
 
 _LARGEST = 1e150  # scores are clipped here, so that no square overflows

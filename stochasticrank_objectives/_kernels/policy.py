@@ -57,7 +57,7 @@ def reduction(function: Callable[..., Any]) -> Any:
     return numba.njit(**{**FLAGS, "fastmath": {"contract", "nsz", "reassoc"}})(function)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def wide(typing_context: Any) -> Any:
     """Called in a function: vectorise its loops with 512 bits where the processor has them; LLVM takes 256 by itself."""
 
@@ -93,5 +93,6 @@ def aligned(*lengths: int) -> list[NDArray[np.float64]]:
 @functools.cache
 def _stamp() -> tuple[tuple[str, float, int], ...]:
     """Changes when any kernel's file does."""
-    files = sorted(pathlib.Path(__file__).parent.glob("_*.py"))
+    here = pathlib.Path(__file__).parent
+    files = [*sorted(here.glob("*.py")), here.parent / "_constants.py"]
     return tuple((file.name, file.stat().st_mtime, file.stat().st_size) for file in files)

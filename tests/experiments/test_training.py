@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives.adapters.training import BOOSTERS, Settings, booster_of, load, train
 from stochasticrank_objectives.baselines import LambdaMART
 from stochasticrank_objectives.datasets import make_ranking
 from stochasticrank_objectives.experiments import own_objectives
+from stochasticrank_objectives.experiments.training import BOOSTERS, Settings, booster_of, load, train
 
 LEARN, VALID = (make_ranking(40, documents=(4, 15), features=8, seed=seed) for seed in (1, 2))
 SUFFIX = {"xgboost": "json", "lightgbm": "txt", "catboost": "cbm"}

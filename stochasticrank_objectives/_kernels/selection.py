@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._numba import aligned, inner, reduction, wide
-from .metrics import Array
+from .._constants import Array
+from .policy import aligned, inner, reduction, wide
 
 INSERTION = 32  # up to this many, an insertion into a sorted list beats sorting
 FEW = 64  # up to this many candidates, a multiple of 8, counting who is better beats any sorting

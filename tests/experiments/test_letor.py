@@ -23,9 +23,9 @@ import tqdm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stochasticrank_objectives import letor
 from stochasticrank_objectives.datasets import RankingData, make_ranking
-from stochasticrank_objectives.letor import Fold, load_folds, read_svmlight
+from stochasticrank_objectives.experiments import letor
+from stochasticrank_objectives.experiments.letor import Fold, load_folds, read_svmlight
 
 
 @pytest.fixture(autouse=True)
@@ -935,8 +935,8 @@ def test_one_compiled_version_serves_all(tmp_path: pathlib.Path) -> None:
     code = """
 import sys
 import numpy as np
-from stochasticrank_objectives import letor
-from stochasticrank_objectives.letor import read_svmlight
+from stochasticrank_objectives.experiments import letor
+from stochasticrank_objectives.experiments.letor import read_svmlight
 kernels = (letor.scan_block, letor.parse_block)
 assert [len(kernel.signatures) for kernel in kernels] == [0, 0], "importing compiles"
 for name in ("a.txt", "b.txt.gz"):

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._svmlight import (
+from stochasticrank_objectives._kernels.svmlight import (
     AT,
     CHANGED,
     FIRST,
@@ -48,7 +48,7 @@ from ._svmlight import (
     parse_block,
     scan_block,
 )
-from .datasets import RankingData
+from stochasticrank_objectives.datasets import RankingData
 
 CACHE_SWITCH = "STOCHASTICRANK_OBJECTIVES_CACHE"  # an environment variable: 0, off, no or false disables the cache
 

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stochasticrank_objectives._constants import Array
 from stochasticrank_objectives.datasets import RankingData
 from stochasticrank_objectives.losses import Loss
-from stochasticrank_objectives.metrics import Array, Metric, parse_metric
+from stochasticrank_objectives.metrics import Metric, parse_metric
+from stochasticrank_objectives.recommended import BOOSTERS
 
-from ._common import as_loss
-
-BOOSTERS = ("xgboost", "lightgbm", "catboost")
 SUFFIXES = {".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm", ".cbm": "catboost"}
 """Which booster's a model file is, by how its name ends."""
 
@@ -109,21 +108,21 @@ def load(path: str | os.PathLike[str]) -> Loaded:
 
 
 def _load_xgboost(path: str) -> Loaded:
-    from .xgboost import xgb
+    from stochasticrank_objectives.adapters.xgboost import xgb
 
     model = xgb.Booster(model_file=path)
     return Loaded("xgboost", model.num_features(), lambda x: _floats(model.predict(xgb.DMatrix(x), output_margin=True)))
 
 
 def _load_lightgbm(path: str) -> Loaded:
-    from .lightgbm import lightgbm as lgb
+    from stochasticrank_objectives.adapters.lightgbm import lightgbm as lgb
 
     model = lgb.Booster(model_file=path)
     return Loaded("lightgbm", model.num_feature(), lambda x: _floats(model.predict(x, raw_score=True)))
 
 
 def _load_catboost(path: str) -> Loaded:
-    from .catboost import catboost
+    from stochasticrank_objectives.adapters.catboost import catboost
 
     model = catboost.CatBoost().load_model(path)
     names = model.feature_names_
@@ -161,11 +160,6 @@ class _Watch:
         return self._patience is not None and len(self.curve) - 1 - int(np.argmax(self.curve)) >= self._patience
 
 
-def default_loss(booster: str, metric: str | Metric, **keywords: Any) -> Loss:
-    """What the adapter of a booster makes of a metric and keywords of `StochasticRank`."""
-    return as_loss(metric, keywords, booster)
-
-
 def train(
     booster: str,
     objective: Loss | str,
@@ -195,9 +189,9 @@ def train(
 def _xgboost(
     objective: Loss | str, learn: RankingData, valid: RankingData, metric: Metric, settings: Settings, watch: _Watch
 ) -> tuple[Any, Callable[[ArrayLike, int], Array]]:
-    from .xgboost import XGBoostMetric, XGBoostObjective, xgb
+    from stochasticrank_objectives.adapters.xgboost import XGBoostMetric, XGBoostObjective, xgb
 
-    class Callback(xgb.callback.TrainingCallback):  # type: ignore[misc,name-defined]
+    class Callback(xgb.callback.TrainingCallback):  # type: ignore[misc]
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             return watch.stops(evals_log["valid"]["watched"][-1])
 
@@ -230,8 +224,8 @@ def _xgboost(
 def _lightgbm(
     objective: Loss | str, learn: RankingData, valid: RankingData, metric: Metric, settings: Settings, watch: _Watch
 ) -> tuple[Any, Callable[[ArrayLike, int], Array]]:
-    from .lightgbm import LightGBMMetric, LightGBMObjective
-    from .lightgbm import lightgbm as lgb
+    from stochasticrank_objectives.adapters.lightgbm import LightGBMMetric, LightGBMObjective
+    from stochasticrank_objectives.adapters.lightgbm import lightgbm as lgb
 
     def callback(environment: Any) -> None:
         if watch.stops(environment.evaluation_result_list[0][2], environment.model.current_iteration()):
@@ -265,7 +259,7 @@ def _lightgbm(
 def _catboost(
     objective: Loss | str, learn: RankingData, valid: RankingData, metric: Metric, settings: Settings, watch: _Watch
 ) -> tuple[Any, Callable[[ArrayLike, int], Array]]:
-    from .catboost import CatBoostMetric, CatBoostStochasticRank, catboost
+    from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostStochasticRank, catboost
 
     class Callback:
         def after_iteration(self, info: Any) -> bool:

@@ -1,6 +1,6 @@
 """Lambdas: the derivatives of a pairwise logistic loss whose pairs weigh as much as a swap of the two would change.
 
-With M = sum_i w_i F_i g_i as in `_rules`, a swap of the documents at positions a < b changes M by |g_a - g_b| times
+With M = sum_i w_i F_i g_i as in `rules`, a swap of the documents at positions a < b changes M by |g_a - g_b| times
 
     PLAIN    |w_a - w_b|
     CASCADE  F_a |w_a - S - Q w_b|    S and Q: what the documents between earn, and the chance to get past them
@@ -18,14 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._gauss import LANES, exp2_negative, padded
-from ._noise import _LOW, _32, _log, philox
-from ._noise import padded as noise_padded
-from ._numba import aligned, inline, inner, kernel, reduction
-from ._select import extremes, room, second_largest_stop, select
-from .metrics import AVERAGE, CASCADE, PLAIN, Array
-
-GUMBEL = 3  # the purpose of this noise, beside those in `_noise`
+from .._constants import AVERAGE, CASCADE, PLAIN, Array
+from .gauss import LANES, exp2_negative, padded
+from .noise import _LOW, _32, _log, philox
+from .noise import padded as noise_padded
+from .policy import aligned, inline, inner, kernel, reduction
+from .selection import extremes, room, second_largest_stop, select
 
 _LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
 _LOG2_E = np.log2(math.e)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
+import dataclasses
 import math
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from . import __version__
+from stochasticrank_objectives import __version__
 
 _DATA_HELP = (
     'a data set in the svmlight format ("label qid:ID index:value ..."): a folder with Fold1, Fold2, ..., or with train, '
@@ -97,8 +98,10 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from .adapters.training import BOOSTERS
-    from .experiments import ABLATED, COMPARED, METHODS, OWN, SYNTHETIC_ROWS
+    from stochasticrank_objectives.recommended import BOOSTERS
+
+    from .methods import ABLATED, COMPARED, ITS_OWN, METHODS
+    from .synthetic import SYNTHETIC_ROWS
 
     parser = _Parser(
         prog="stochasticrank",
@@ -140,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         boosters(made)
         made.add_argument(
             "--methods", type=_names, default=list(methods), metavar="NAMES",
-            help=f"some of {', '.join([*METHODS, OWN])}; {OWN} means the booster's own objectives "
+            help=f"some of {', '.join([*METHODS, ITS_OWN])}; {ITS_OWN} means the booster's own objectives "
             f"(default: {','.join(methods)})",
         )  # fmt: skip
         made.add_argument("--trials", type=_above_0, default=20, metavar="N", help="settings tried, a method (default: 20)")
@@ -184,8 +187,8 @@ def _parser() -> argparse.ArgumentParser:
     synthetic = command("synthetic", _synthetic, "who finds the global optimum on two tiny queries (the paper's Table 1)")
     boosters(synthetic)
     synthetic.add_argument(
-        "--methods", type=_names, default=[*SYNTHETIC_ROWS, OWN], metavar="NAMES",
-        help=f"some of {', '.join([*SYNTHETIC_ROWS, OWN])} (default: all)",
+        "--methods", type=_names, default=[*SYNTHETIC_ROWS, ITS_OWN], metavar="NAMES",
+        help=f"some of {', '.join([*SYNTHETIC_ROWS, ITS_OWN])} (default: all)",
     )  # fmt: skip
     synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings a cell (default: 20)")
     synthetic.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="iterations (default: 1000)")
@@ -220,9 +223,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--valid", metavar="DATA", help="an svmlight file to choose the number of trees on")
     train.add_argument("--metric", default="ndcg@10", help="what is optimised and watched (default: ndcg@10)")
     train.add_argument("--objective", metavar="NAME", help="one of the booster's own objectives instead, such as lambdarank")
-    train.add_argument("--mu", type=float, default=0.1, help="shift of relevant documents (default: 0.1)")
-    train.add_argument("--sigma", type=float, default=1.0, help="smoothing (default: 1)")
-    train.add_argument("--samples", type=_above_0, default=1, help="draws of the noise a gradient (default: 1)")
+    train.add_argument("--mu", type=float, help="shift of relevant documents (default: as recommended)")
+    train.add_argument("--sigma", type=float, help="smoothing (default: as recommended)")
+    train.add_argument("--samples", type=_above_0, help="draws of the noise per gradient (default: as recommended)")
     train.add_argument("--rounds", type=_above_0, default=300, help="trees at most (default: 300)")
     train.add_argument(
         "--patience", type=_patience, default=None, help="with --valid: stop after so many trees without improvement"
@@ -256,7 +259,7 @@ def _demo(chosen: argparse.Namespace) -> None:
 
 def _tables(chosen: argparse.Namespace, job: Any, name: str, rival: str) -> None:
     from . import reports
-    from .experiments import Protocol
+    from .search import Protocol
 
     if not chosen.resume and os.path.isdir(chosen.output) and os.listdir(chosen.output):
         raise ValueError(f"{chosen.output} is not empty, and --no-resume was given; choose another --output")
@@ -273,20 +276,20 @@ def _tables(chosen: argparse.Namespace, job: Any, name: str, rival: str) -> None
 
 
 def _compare(chosen: argparse.Namespace) -> None:
-    from .experiments import compare
+    from .tables import compare
 
     _tables(chosen, compare, "compare", "the best method on the same booster that is not StochasticRank of this package")
 
 
 def _ablate(chosen: argparse.Namespace) -> None:
-    from .experiments import ablate
+    from .tables import ablate
 
     _tables(chosen, ablate, "ablate", "the row above")
 
 
 def _synthetic(chosen: argparse.Namespace) -> None:
     from . import reports
-    from .experiments import synthetic
+    from .synthetic import synthetic
 
     found = synthetic(
         boosters=chosen.booster, methods=chosen.methods, seeds=chosen.seeds, rounds=chosen.rounds, jobs=chosen.jobs
@@ -315,9 +318,10 @@ def read_scores(path: str) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _evaluate(chosen: argparse.Namespace) -> None:
-    from .evaluation import bind_evaluation
+    from stochasticrank_objectives.evaluation import bind_evaluation
+    from stochasticrank_objectives.metrics import parse_metric
+
     from .letor import read_svmlight
-    from .metrics import parse_metric
 
     metrics = [parse_metric(name) for name in chosen.metric]
     scores = read_scores(chosen.scores)
@@ -337,9 +341,10 @@ def _evaluate(chosen: argparse.Namespace) -> None:
 
 
 def _read(path: str, chosen: argparse.Namespace, features: int | None = None, seed: int = 1) -> Any:
-    from .datasets import make_ranking
-    from .experiments import Source
+    from stochasticrank_objectives.datasets import make_ranking
+
     from .letor import read_svmlight
+    from .sources import Source
 
     if queries := Source(path).queries:
         return make_ranking(queries, seed=seed)
@@ -349,17 +354,19 @@ def _read(path: str, chosen: argparse.Namespace, features: int | None = None, se
 def _train(chosen: argparse.Namespace) -> None:
     from tqdm import tqdm
 
-    from .adapters.training import Settings, booster_of, default_loss, train
-    from .metrics import parse_metric
+    from stochasticrank_objectives.metrics import parse_metric
+    from stochasticrank_objectives.recommended import recommended
+
+    from .training import Settings, booster_of, train
 
     booster, metric = booster_of(chosen.model), parse_metric(chosen.metric)
     if not os.path.isdir(os.path.dirname(os.path.abspath(chosen.model))):
         raise ValueError(f"{chosen.model}: there is no such folder")
     if chosen.patience is not None and chosen.valid is None:
         raise ValueError("--patience needs --valid: the metric of the training data always improves")
-    objective = chosen.objective or default_loss(
-        booster, metric, mu=chosen.mu, sigma=chosen.sigma, samples=chosen.samples, seed=chosen.seed
-    )
+    given = {name: getattr(chosen, name) for name in ("mu", "sigma", "samples", "seed")}
+    given = {name: value for name, value in given.items() if value is not None}
+    objective = chosen.objective or dataclasses.replace(recommended(metric, booster=booster), **given)
     learn = _read(chosen.data, chosen)
     valid = learn if chosen.valid is None else _read(chosen.valid, chosen, learn.features.shape[1], seed=2)
     settings = Settings(
@@ -380,7 +387,7 @@ def _train(chosen: argparse.Namespace) -> None:
 
 
 def _predict(chosen: argparse.Namespace) -> None:
-    from .adapters.training import load
+    from .training import load
 
     model = load(chosen.model)
     features = _read(chosen.data, chosen, model.features).features

@@ -12,9 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ._numba import aligned, inline, inner, kernel, wide
-
-SMOOTHING, LANGEVIN = 1, 2  # purposes: noise on the scores, noise on the gradient
+from .policy import aligned, inline, inner, kernel, wide
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W = tuple(np.uint64(r * 0x9E3779B9 & 0xFFFFFFFF) for r in range(10))

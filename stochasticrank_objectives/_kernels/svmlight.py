@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._numba import inline, inner, kernel
+from .policy import inline, inner, kernel
 
 LARGEST_INDEX = 2**31 - 2
 NEWLINE, _HASH, _COLON, _PLUS, _MINUS, _POINT, _ZERO = 10, 35, 58, 43, 45, 46, 48

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ._numba import inline, inner, wide
+from .policy import inline, inner, wide
 
 KAPPA = math.sqrt(0.5 * math.log2(math.e))
 LANES = 16

@@ -1,4 +1,4 @@
-"""The tables of `experiments` as text, Markdown, JSON and pictures."""
+"""The tables as text, Markdown, JSON and pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from .experiments import GLOBAL, Protocol, Row, SyntheticCell, versions
+from .search import Protocol
+from .synthetic import GLOBAL, SyntheticCell
+from .tables import Row
+from .versions import versions
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,8 +15,8 @@ relevant documents before u, AVERAGE needs c - g_j + 1, which is c + g_u whereve
 
 from __future__ import annotations
 
-from ._numba import inner
-from .metrics import AVERAGE, CASCADE, PLAIN
+from .._constants import AVERAGE, CASCADE, PLAIN
+from .policy import inner
 
 _NEGLIGIBLE = 1e-30  # a chance to get this far that no longer matters
 

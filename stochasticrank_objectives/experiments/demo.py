@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from .datasets import RankingData, make_ranking
-from .evaluation import evaluate
-from .losses import Loss
+from stochasticrank_objectives.datasets import RankingData, make_ranking
+from stochasticrank_objectives.evaluation import evaluate
+from stochasticrank_objectives.losses import Loss
+from stochasticrank_objectives.recommended import recommended
 
 METRIC = "ndcg@10"
-OWN = {"xgboost": "rank:ndcg", "lightgbm": "lambdarank", "catboost": "YetiRank"}
+RIVALS: dict[str, str] = {"xgboost": "rank:ndcg", "lightgbm": "lambdarank", "catboost": "YetiRank"}
 
 
 def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 150) -> list[dict[str, Any]]:
     """Train, print a table, save the learning curves as a picture; returns the rows of the table."""
     from tqdm import tqdm
 
-    from .adapters.training import Settings, default_loss, train
+    from .training import Settings, train
 
     learn, valid, test = (make_ranking(queries, seed=seed) for seed in (1, 2, 3))
     jobs: list[tuple[str, str | Loss]] = []
-    for booster, own in OWN.items():
-        jobs += [(booster, own), (booster, default_loss(booster, METRIC))]
+    for booster, own in RIVALS.items():
+        jobs += [(booster, own), (booster, recommended(METRIC, booster=booster))]
     results = []
     with tqdm(total=rounds * len(jobs), unit="tree", smoothing=0.05) as bar:
         for booster, objective in jobs:
@@ -59,11 +60,11 @@ def _draw(results: list[dict[str, Any]], picture: str) -> None:
 
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, len(OWN), sharey=True)
-    for axis, booster in zip(axes, OWN, strict=True):
+    axes = figure.subplots(1, len(RIVALS), sharey=True)
+    for axis, booster in zip(axes, RIVALS, strict=True):
         for row in results:
             if row["booster"] == booster:
-                ours = row["objective"] != OWN[booster]
+                ours = row["objective"] != RIVALS[booster]
                 axis.plot(
                     range(1, len(row["trained"].curve) + 1), row["trained"].curve,
                     color="tab:blue" if ours else "tab:gray", label="StochasticRank" if ours else row["objective"],

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives import cli, demo
-from stochasticrank_objectives.adapters.training import load
 from stochasticrank_objectives.datasets import RankingData, make_ranking
+from stochasticrank_objectives.experiments import cli, demo
+from stochasticrank_objectives.experiments.training import load
 
 COMMANDS = ["demo", "compare", "ablate", "synthetic", "evaluate", "train", "predict"]
 TINY = ["--trials", "1", "--seeds", "1", "--rounds", "5", "--depth", "2", "--booster", "lightgbm"]

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from stochasticrank_objectives import demo
 from stochasticrank_objectives.__main__ import main
+from stochasticrank_objectives.experiments import demo
 
 
 def test_demo_trains_three_boosters_and_draws(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
