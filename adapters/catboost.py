@@ -424,8 +424,7 @@ class CatBoostObjective(CatBoostMetric):
     ties, empty
         As in `evaluate`.
     keywords
-        With a metric: the keywords of `StochasticRank`; unless one of them is given, ``sfa=False`` and
-        ``hessian="absolute"``.
+        With a metric: fields of the loss that `recommended` gives for it, to change.
 
     Examples
     --------

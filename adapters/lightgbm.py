@@ -46,13 +46,12 @@ class LightGBMObjective:
     loss
         A metric such as ``"ndcg@10"``, or a loss: `StochasticRank` or `SGLB`.
     keywords
-        Keywords of `StochasticRank`, if a metric is given; unless one of them is given, ``sfa=False`` and
-        ``hessian="absolute"``.
+        With a metric: fields of the loss that `recommended` gives for it, to change.
 
     Examples
     --------
     >>> LightGBMObjective("ndcg@10", mu=0.2)
-    LightGBMObjective(StochasticRank('ndcg@10', mu=0.2, sfa=False, hessian='absolute'))
+    LightGBMObjective(StochasticRank('ndcg@10', mu=0.2, sfa=False, hessian_constant=0.0))
     """
 
     def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:

@@ -67,8 +67,7 @@ class XGBoostObjective:
     loss
         A metric such as ``"ndcg@10"``, or a loss such as `StochasticRank` or `SGLB`.
     keywords
-        With a metric: the keywords of `StochasticRank`; unless one of them is given, ``sfa=False`` and
-        ``hessian=0.25``.
+        With a metric: fields of the loss that `recommended` gives for it, to change.
 
     Examples
     --------

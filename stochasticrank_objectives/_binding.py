@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
-from ._constants import Integers
+from ._constants import Array, Integers
 from ._data import Queries, check_weights, lay_out
 from .metrics import Metric
 
@@ -38,6 +38,12 @@ class BoundQueries:
     def rows(self) -> int:
         """How many scores it takes."""
         return self.queries.rows
+
+    def _row_weight(self) -> Array | float:
+        """The weight of each row, or 1 if no weights were given."""
+        if self._row_weights is not None:
+            return self._row_weights
+        return 1.0 if (self._query_weights == 1).all() else np.repeat(self._query_weights, self.queries.sizes)
 
     @property
     def ptr(self) -> Integers:

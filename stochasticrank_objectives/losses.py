@@ -18,7 +18,7 @@ from ._data import Queries, as_vector, check_finite
 from .metrics import Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
-_FLOOR = 1e-3  # of the mean: the least that an absolute hessian is
+_LEAST = 1e-3  # a hessian without a constant part is at least this much of its mean at the start
 _HUGE = 50_000  # documents in a query from which on threads share it
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
 
@@ -87,12 +87,14 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     estimator
         ``"ccs"``, coordinate conditional sampling: unbiased, bounded by O(1/sigma); or ``"reinforce"``, the log-derivative
         estimate, for comparison.
-    hessian
-        What boosters divide a leaf's gradient by. ``"one"``, one a row, makes a leaf the mean of its rows' gradients, as in
-        the paper. ``"absolute"``, the absolute gradient of each row, makes it the share by which their pulls up and down
-        differ, between -1 and 1: steps of a size that does not depend on the metric or on how many rows hardly matter to it.
-        A number between 0 and 1 is a mixture of both, with this weight of the one. ``"absolute"`` and mixtures go with
-        sfa=False only, since such a step, unlike its gradient, would have a part along the scores.
+    hessian_constant
+        What boosters divide a leaf's gradient by is ``hessian_constant * 1 + (1 - hessian_constant) * |gradient|`` per row,
+        between 0 and 1. At 1 a leaf is the mean of its rows' gradients, as in the paper. At 0 it is the share by which their
+        pulls up and down differ, between -1 and 1: steps of a size that does not depend on the metric or on how many rows
+        hardly matter to it. Below 1 the gradient is given in units of its mean size per row at the start of training (all
+        scores 0), so that what boosters compare with sums of hessians (regularisation, the least weight of a leaf) means
+        about as much as at 1. Below 1 goes with sfa=False only, since such a step, unlike its gradient, would have a part
+        along the scores.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -113,7 +115,7 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     sfa: bool | float = True
     samples: int = 1
     estimator: Literal["ccs", "reinforce"] = "ccs"
-    hessian: Literal["one", "absolute"] | float = "one"
+    hessian_constant: float = 1.0
     seed: int = 0
     threads: int | None = None
 
@@ -128,14 +130,25 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         check_whole("seed", self.seed, 0)
         if self.estimator not in _ESTIMATORS:
             raise ValueError(f'estimator must be "ccs" or "reinforce", got {self.estimator!r}')
-        if isinstance(self.hessian, str):
-            if self.hessian not in ("one", "absolute"):
-                raise ValueError(f'hessian must be "one" or "absolute", got {self.hessian!r}')
-        else:
-            check_number("hessian", self.hessian, 0, 1, open_low=True, hint='or use "one" or "absolute"')
-        if self.hessian != "one" and self.sfa:
-            raise ValueError(f"hessian={self.hessian!r} goes with sfa=False, got sfa={self.sfa!r}")
+        check_number("hessian_constant", self.hessian_constant, 0, 1, hint="1 is the paper's hessian of one per row")
+        if self.hessian_constant < 1 and self.sfa:
+            raise ValueError(
+                f"hessian_constant={self.hessian_constant!r} goes with sfa=False, got sfa={self.sfa!r}; set "
+                "hessian_constant=1 with sfa, as in the paper"
+            )
         _threads.check(self.threads)
+
+    @classmethod
+    def paper(cls, metric: str | Metric, **changed: Any) -> StochasticRank:
+        """The paper's settings, with those changed that are named: sigma = 1, nu = 0.01, one sample, SFA, a hessian of one.
+
+        The paper tunes mu; 0.1 is the default here. It wraps the loss in `SGLB`.
+
+        >>> print(StochasticRank.paper("ndcg@5", mu=0.3))
+        StochasticRank('ndcg@5', mu=0.3)
+        """
+        settings: dict[str, Any] = {"sigma": 1.0, "mu": 0.1, "nu": 1e-2, "sfa": True, "samples": 1, "estimator": "ccs"}
+        return cls(metric, **{**settings, "hessian_constant": 1.0, **changed})
 
 
 class _Part(NamedTuple):
@@ -174,6 +187,11 @@ class BoundStochasticRank(BoundQueries):
         idle = np.ones(len(queries.sizes), bool)
         idle[active] = False
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
+        if loss.hessian_constant < 1:
+            size = float(
+                np.abs(self.gradient(np.zeros(self.rows))).sum() / np.broadcast_to(self._row_weight(), self.rows).sum()
+            )
+            self._scale /= size if size > 0 else 1.0
 
     def _part(self, which: NDArray[np.bool_], cost: Array, long: bool) -> _Part:
         from ._kernels import gradients
@@ -211,20 +229,18 @@ class BoundStochasticRank(BoundQueries):
         return out
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
-        """The gradient, and None or, unless hessian="one", the hessian; both divided by the gradient's mean size.
+        """The gradient, and None or, if hessian_constant is below 1, what to divide by.
 
-        A smoothed metric is not convex: its true second derivative is of no use. With sizes of 1 in the mean, what boosters
-        compare with sums of hessians (regularisation, the least weight of a leaf) means as much as with a hessian of one.
+        A smoothed metric is not convex: its true second derivative is of no use.
         """
-        from ._kernels import gradients
-
         gradient = self.gradient(scores, iteration)
-        if self.loss.hessian == "one":
+        constant = self.loss.hessian_constant
+        if constant == 1:
             return gradient, None
-        weight = self.loss.hessian
-        factor, constant = (1.0, _FLOOR) if weight == "absolute" else (1.0 - weight, float(weight))
-        hessian = np.empty_like(gradient)
-        return gradient, hessian if gradients.divide_by_mean_size(gradient, hessian, factor, constant) else None
+        hessian = np.abs(gradient)
+        hessian *= 1.0 - constant
+        hessian += max(constant, _LEAST) * self._row_weight()
+        return gradient, hessian
 
     def _huge_query(
         self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int

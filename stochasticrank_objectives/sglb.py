@@ -65,9 +65,9 @@ class SGLB:
     def __post_init__(self) -> None:
         if not callable(getattr(self.loss, "bind", None)):
             raise ValueError(f'loss must be a loss such as StochasticRank("ndcg@10"), got {self.loss!r}')
-        if isinstance(self.loss, StochasticRank) and self.loss.hessian != "one":
+        if isinstance(self.loss, StochasticRank) and self.loss.hessian_constant < 1:
             raise ValueError(
-                f'SGLB goes with hessian="one": its noise is measured against gradients as they are, got {self.loss}'
+                f"SGLB goes with hessian_constant=1: its noise is measured against gradients as they are, got {self.loss}"
             )
         check_number("learning_rate", self.learning_rate, 0, open_low=True, hint="use the booster's own")
         if self.diffusion_temperature != math.inf:

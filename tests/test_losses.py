@@ -596,7 +596,7 @@ def test_the_absolute_hessian_is_the_size_of_the_gradient_and_both_are_one_in_th
     rng = np.random.default_rng(0)
     labels, groups, scores = rng.integers(0, 4, 90), [30, 20, 40], rng.normal(size=90)
     weights = rng.uniform(0.5, 2, 90)
-    bound = sr.StochasticRank("err@5", sfa=False, hessian="absolute").bind(labels, groups, weights)
+    bound = sr.StochasticRank("err@5", sfa=False, hessian_constant=0.0).bind(labels, groups, weights)
     gradient, hessian = bound.derivatives(scores, 3)
     plain = sr.StochasticRank("err@5", sfa=False).bind(labels, groups, weights).gradient(scores, 3)
     close(gradient, plain / np.abs(plain).mean())
@@ -619,7 +619,7 @@ def test_a_number_mixes_the_absolute_hessian_with_one(weight: float) -> None:
 
 
 def test_where_there_is_nothing_to_learn_there_is_no_absolute_hessian() -> None:
-    bound = sr.StochasticRank("ndcg@5", sfa=False, hessian="absolute").bind([1, 1, 0, 0], [2, 2])
+    bound = sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.0).bind([1, 1, 0, 0], [2, 2])
     gradient, hessian = bound.derivatives(np.zeros(4))
     assert hessian is None
     assert (gradient == 0).all()
@@ -634,5 +634,5 @@ def test_hessians_that_cannot_be() -> None:
             sr.StochasticRank("ndcg@5", hessian=wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"hessian=0.5 goes with sfa=False, got sfa=True"):
         sr.StochasticRank("ndcg@5", hessian=0.5)
-    with pytest.raises(ValueError, match=r"hessian='absolute' goes with sfa=False, got sfa=True"):
-        sr.StochasticRank("ndcg@5", hessian="absolute")
+    with pytest.raises(ValueError, match=r"hessian_constant=0.0 goes with sfa=False, got sfa=True"):
+        sr.StochasticRank("ndcg@5", hessian_constant=0.0)

@@ -250,4 +250,4 @@ def test_an_absolute_hessian_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"SGLB goes with hessian=\"one\".*got StochasticRank\('ndcg@5', sfa=False, hessian="
     ):
-        sr.SGLB(sr.StochasticRank("ndcg@5", sfa=False, hessian="absolute"))
+        sr.SGLB(sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.0))

@@ -421,29 +421,6 @@ def finish_one(s, out, order, begin, n, top, last, reach, boxes, nu, strength, f
         _finish(s, out, order, begin, n, nu, strength, factor * _DENSITY)
 
 
-@reduction
-def _mean_size(a):
-    total = 0.0
-    for j in range(len(a)):
-        total += abs(a[j])
-    return total / len(a)
-
-
-@kernel
-def divide_by_mean_size(gradient, hessian, factor, constant):
-    """Divide a gradient by the mean of its absolute values; the hessian is constant + factor * these, so divided.
-
-    Returns False, with the hessian unset, if all of it is 0.
-    """
-    mean = _mean_size(gradient)
-    if mean == 0.0:
-        return False
-    for j in range(len(gradient)):
-        gradient[j] /= mean
-        hessian[j] = factor * abs(gradient[j]) + constant
-    return True
-
-
 class ValueScratch(NamedTuple):
     """Arrays for one query after another: z scores in the order of falling gain, and of the sorted list its gains and, for
     ties in the mean order, chances."""

@@ -79,7 +79,7 @@ def make_with_sglb(metric: Metric, params: Params, seed: int) -> Loss:
 
 
 def make_absolute(metric: Metric, params: Params, seed: int) -> Loss:
-    return StochasticRank(metric, mu=params["mu"], sfa=False, hessian="absolute", seed=seed)
+    return StochasticRank(metric, mu=params["mu"], sfa=False, hessian_constant=0.0, seed=seed)
 
 
 _LANGEVIN = ("model_shrink_rate", "diffusion_temperature")
@@ -97,7 +97,7 @@ METHODS = {
     "ccs": Method("CCS", make_soft_rank, (), ours=True),
     "ccs+sfa": Method("CCS+SFA", make_with_sfa, (), ours=True),
 }
-"""The rows of the paper's tables 2 and 3, and one more: StochasticRank with a hessian; by the names of the command line.
+"""The rows of the paper's tables 2 and 3, and one more: StochasticRank with steps by the absolute gradient; by the names of the command line.
 What is not `ours` is a baseline."""
 
 ITS_OWN = "own"  # stands for the booster's own objectives

@@ -412,7 +412,7 @@ def test_models_and_objects_copy_and_pickle_without_data() -> None:
         text = pickle.dumps(thing)
         assert len(text) < 1000
         assert repr(pickle.loads(text)) == repr(thing)
-    printed = "StochasticRank('ndcg@5', sfa=False, hessian='absolute', seed=3)"
+    printed = "StochasticRank('ndcg@5', sfa=False, hessian_constant=0.0, seed=3)"
     assert repr(objective) == f"CatBoostObjective({printed}, metric='ndcg@5', ties='mean', empty=0.0)"
     assert repr(metric) == "CatBoostMetric('err@5', ties='worst', empty=1.0)"
     model = CatBoostStochasticRank(sr.StochasticRank("ndcg@5", seed=4), **PARAMS).fit(pool)

@@ -579,7 +579,7 @@ def test_copies_are_equal_and_empty(loss: Any) -> None:
 
 def test_they_print_what_they_are() -> None:
     assert repr(LightGBMObjective("ndcg@5", sfa=True, mu=0.3)) == "LightGBMObjective(StochasticRank('ndcg@5', mu=0.3))"
-    assert LightGBMObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian="absolute")
+    assert LightGBMObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.0)
     assert repr(LightGBMMetric("mrr")) == "LightGBMMetric('mrr', ties='worst', empty=0.0)"
     assert repr(LightGBMMetric("mrr", name="x")) == "LightGBMMetric('mrr', ties='worst', empty=0.0, name='x')"
 

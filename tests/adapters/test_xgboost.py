@@ -70,9 +70,9 @@ def test_gradient_is_the_cores_and_the_hessian_is_one():
 
 def test_a_metric_alone_means_steps_by_nearly_the_absolute_gradient():
     data, scores = matrix(), np.random.default_rng(0).normal(size=len(TRAIN.labels)).astype(np.float32)
-    assert XGBoostObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian=0.25)
+    assert XGBoostObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.25)
     assert XGBoostObjective("ndcg@5", sfa=0.5).loss == sr.StochasticRank("ndcg@5", sfa=0.5)
-    assert XGBoostObjective("ndcg@5", hessian="one").loss == sr.StochasticRank("ndcg@5")
+    assert XGBoostObjective("ndcg@5", hessian_constant=1.0).loss == sr.StochasticRank("ndcg@5")
     gradient, hessian = XGBoostObjective("ndcg@5")(scores, data, iteration=7)
     expected = sr.StochasticRank("ndcg@5", sfa=False).bind(TRAIN.labels, TRAIN.groups).gradient(scores, 7)
     expected /= np.abs(expected).mean()

@@ -114,7 +114,7 @@ def test_losses_are_those_of_the_methods() -> None:
     assert made["reinforce"] == "StochasticRank('ndcg@5', mu=0.0, sfa=False, estimator='reinforce')"
     assert made["ccs+sfa"] == "StochasticRank('ndcg@5', mu=0.0)"
     assert made["sr-r1-soft"] == f"SGLB(StochasticRank('ndcg@5', mu=0.0), {sglb}"
-    assert made["sr-absolute"] == "StochasticRank('ndcg@5', mu=0.4, sfa=False, hessian='absolute')"
+    assert made["sr-absolute"] == "StochasticRank('ndcg@5', mu=0.4, sfa=False, hessian_constant=0.0)"
     assert made["sr-r1"] == f"SGLB(StochasticRank('ndcg@5', mu=0.4), {sglb}"
 
 
