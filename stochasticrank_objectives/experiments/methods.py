@@ -97,8 +97,8 @@ METHODS = {
     "ccs": Method("CCS", make_soft_rank, (), ours=True),
     "ccs+sfa": Method("CCS+SFA", make_with_sfa, (), ours=True),
 }
-"""The rows of the paper's tables 2 and 3, and one more: StochasticRank with steps by the absolute gradient; by the names of the command line.
-What is not `ours` is a baseline."""
+"""The rows of the paper's tables 2 and 3, and one more: StochasticRank with steps by the absolute gradient. The keys are the
+names on the command line. What is not `ours` is a baseline."""
 
 ITS_OWN = "own"  # stands for the booster's own objectives
 COMPARED = (

@@ -11,7 +11,7 @@ import pytest
 import stochasticrank_objectives as sr
 from stochasticrank_objectives.baselines import LambdaMART
 from stochasticrank_objectives.datasets import make_ranking
-from stochasticrank_objectives.experiments import own_objectives
+from stochasticrank_objectives.experiments.methods import own_objectives
 from stochasticrank_objectives.experiments.training import BOOSTERS, Settings, booster_of, load, train
 
 LEARN, VALID = (make_ranking(40, documents=(4, 15), features=8, seed=seed) for seed in (1, 2))
