@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+import math
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -12,14 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
 from ._binding import BoundQueries, MetricLoss
-from ._checks import check_number, check_whole
-from ._constants import FAST_FROM, SMOOTHING, Array, Integers
+from ._checks import check_number, check_seed, check_whole
+from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing
 from ._data import Queries, as_vector, check_finite
+from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
 _LEAST = 1e-3  # a hessian without a constant part is at least this much of its mean at the start
 _HUGE = 50_000  # documents in a query from which on threads share it
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
 
 
@@ -127,7 +129,7 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         if not isinstance(self.sfa, bool):
             check_number("sfa", self.sfa, 0, 1, hint="use True, False or a strength")
         check_whole("samples", self.samples, 1)
-        check_whole("seed", self.seed, 0)
+        check_seed(self.seed)
         if self.estimator not in _ESTIMATORS:
             raise ValueError(f'estimator must be "ccs" or "reinforce", got {self.estimator!r}')
         check_number("hessian_constant", self.hessian_constant, 0, 1, hint="1 is the paper's hessian of one per row")
@@ -137,6 +139,9 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
                 "hessian_constant=1 with sfa, as in the paper"
             )
         _threads.check(self.threads)
+
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundStochasticRank:
+        return BoundStochasticRank(self, queries, weights, query_keys)
 
     @classmethod
     def paper(cls, metric: str | Metric, **changed: Any) -> StochasticRank:
@@ -154,15 +159,10 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
 class _Part(NamedTuple):
     """Queries that one kernel serves, what each costs, and what its threads work in."""
 
+    kernel: str
     queries: Integers
     cost: Array
     scratch: _threads.Spare
-
-
-def _call(
-    kernel: Callable[..., None], before: tuple[Any, ...], after: tuple[Any, ...], scratch: Any, begin: int, end: int
-) -> None:
-    kernel(scratch, *before, begin, end, *after)
 
 
 class BoundStochasticRank(BoundQueries):
@@ -174,55 +174,70 @@ class BoundStochasticRank(BoundQueries):
         self, loss: StochasticRank, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
     ) -> None:
         super().__init__(loss, queries, weights, query_keys)
-        self._scale = queries.scale * self._query_weights
-        active = self._active
-        sizes = queries.sizes[active]
-        jumping = np.minimum(queries.cut + 1, sizes)
-        long, huge = jumping > FAST_FROM, sizes >= _HUGE
+        self._rule = queries.rule._replace(multipliers=queries.rule.multipliers * self._query_weights)
+        sizes = queries.sizes[self._active]
+        jumping = np.minimum(self._rule.cut + 1, sizes)
+        fast, huge = jumping > FAST_FROM, sizes >= _HUGE
         if loss.estimator == "reinforce":
-            long[:] = huge[:] = False
+            fast[:] = huge[:] = False
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
-        self._short, self._long = self._part(~long & ~huge, cost, False), self._part(long & ~huge, cost, True)
-        self._huge = active[huge]
+        self._parts = [
+            self._part("ccs" if loss.estimator == "ccs" else "reinforce", ~fast & ~huge, cost),
+            self._part("fast_ccs", fast & ~huge, cost),
+        ]
+        self._huge = self._active[huge]
         idle = np.ones(len(queries.sizes), bool)
-        idle[active] = False
+        idle[self._active] = False
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
         if loss.hessian_constant < 1:
             size = float(
                 np.abs(self.gradient(np.zeros(self.rows))).sum() / np.broadcast_to(self._row_weight(), self.rows).sum()
             )
-            self._scale /= size if size > 0 else 1.0
+            self._rule = self._rule._replace(multipliers=self._rule.multipliers / (size if size > 0 else 1.0))
 
-    def _part(self, which: NDArray[np.bool_], cost: Array, long: bool) -> _Part:
-        from ._kernels import gradients
-
+    def _part(self, kernel: str, which: NDArray[np.bool_], cost: Array) -> _Part:
         queries = self._active[which]
         longest = int(self.queries.sizes[queries].max(initial=0))
-        scratch = functools.partial(gradients.make_scratch, longest, self.queries.cut, long)
-        return _Part(queries, cost[which], _threads.Spare(scratch))
+        return _Part(kernel, queries, cost[which], _threads.Spare(functools.partial(self._scratch, longest)))
+
+    def _scratch(self, n: int) -> Any:
+        """What a thread works in, for queries of up to n documents."""
+        from ._kernels import gradients
+
+        fast = self.loss.estimator == "ccs" and min(self._rule.cut + 1, n) > FAST_FROM
+        return gradients.make_scratch(n, self._rule.cut, fast)
+
+    def _problem(self, iteration: int) -> Problem:
+        from ._kernels.gauss import KAPPA
+
+        loss = self.loss
+        key = stream_key(loss.seed, check_whole("iteration", iteration, 0), SMOOTHING)
+        unit, peak = KAPPA, _DENSITY if loss.estimator == "ccs" else 1.0
+        smoothing = Smoothing(
+            unit, peak, float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples), key
+        )
+        return Problem(self._layout, self._rule, smoothing)
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
-        from ._kernels import gradients, noise
+        """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
+        from ._kernels import gradients
 
-        q, loss = self.queries, self.loss
-        values = as_vector("scores", scores, q.rows)
-        key = noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), SMOOTHING)
-        threads = _threads.check(loss.threads)
-        out, suspicious = np.empty(q.rows), np.zeros(1, np.bool_)
+        values = as_vector("scores", scores, self.rows)
+        problem, threads = self._problem(iteration), self._thread_count()
+        out = np.empty(self.rows)
         out[self._idle] = 0.0
-        data = (out, suspicious, values, q.ptr, q.order, q.gains, q.relevance, q.relevant, self._scale, self.keys)
-        numbers = (float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples))
-        short = gradients.gradient_range if loss.estimator == "ccs" else gradients.reinforce_range
-        for part, kernel in ((self._short, short), (self._long, gradients.long_range)):
+        finite = [bool(np.isfinite(values[self._idle]).all())]
+        for part in self._parts:
             if len(part.queries):
-                work = functools.partial(
-                    _call, kernel, (*data, part.queries), (q.metric.rule, q.position_weights, q.cut, *numbers, key)
-                )
+                kernel = getattr(gradients, part.kernel)
+
+                def work(scratch: Any, begin: int, end: int, kernel: Any = kernel, queries: Integers = part.queries) -> None:
+                    finite.append(kernel(scratch, out, values, problem, queries[begin:end]))
+
                 _threads.run(work, _threads.borders(part.cost, threads), threads, part.scratch)
         for query in self._huge:
-            self._huge_query(out, suspicious, values, int(query), key, threads)
-        if suspicious[0] or not np.isfinite(values[self._idle]).all():
+            finite.append(self._share(out, values, problem, query, threads))
+        if not all(finite):
             check_finite(values)
         if self._row_weights is not None:
             out *= self._row_weights
@@ -242,31 +257,24 @@ class BoundStochasticRank(BoundQueries):
         hessian += max(constant, _LEAST) * self._row_weight()
         return gradient, hessian
 
-    def _huge_query(
-        self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int
-    ) -> None:
-        """One query at a time, its documents shared among threads."""
+    def _share(self, out: Array, values: Array, problem: Problem, query: np.int64, threads: int) -> bool:
+        """The gradient of one huge query, each of its steps shared among threads; returns whether its scores are finite."""
         from ._kernels import gradients
 
-        q, loss = self.queries, self.loss
-        begin, n = int(q.ptr[query]), int(q.sizes[query])
-        scratch = gradients.make_scratch(n, q.cut, min(q.cut + 1, n) > FAST_FROM)
-        data, rule = (values, q.order, q.gains, q.relevance), (q.metric.rule, q.position_weights, q.cut)
-        suspicious[0] |= not gradients.load_one(scratch, *data, begin, n, *rule, float(loss.sigma), float(loss.mu))
-        wide = len(scratch.z)  # n, padded
-        blocks, documents = _threads.pieces(wide // 4, _PIECE), _threads.pieces(wide, _PIECE)
-        positions = _threads.pieces(wide, -(-wide // threads))  # as few as can be: each begins with the start of its box
-        factor = -self._scale[query] / (loss.sigma * loss.samples)
-        for sample in range(loss.samples):
-            draw = functools.partial(gradients.draw_one, scratch, n, key, self.keys[query], sample)
-            _threads.run(draw, blocks, threads)
-            top, last, reach, boxes, passed = gradients.rank_one(scratch, n, *rule)
-            add = functools.partial(gradients.add_one, scratch, n, q.relevant[query], top, boxes, passed)
-            _threads.run(add, positions if boxes else documents, threads, _threads.Spare(gradients.make_work))
-            gradients.finish_one(
-                scratch, out, q.order, begin, n, top, last, reach, boxes,
-                float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,
-            )  # fmt: skip
+        scratch = self._scratch(int(self.queries.sizes[query]))
+        room = len(scratch.documents.z)
+        blocks, documents = _threads.pieces(room // 4, _PIECE), _threads.pieces(room, _PIECE)
+        positions = _threads.pieces(room, -(-room // threads))  # as few as can be: each begins with the start of its box
+        own = _threads.Spare(functools.partial(gradients.with_own_work, scratch))
+        finite = bool(gradients.load_one(scratch, values, problem, query))
+        for sample in range(problem.smoothing.samples):
+            _threads.run(functools.partial(gradients.draw_one, scratch, problem, query, sample), blocks, threads)
+            ranked = gradients.rank_one(scratch, problem, query)
 
+            def add(s: Any, begin: int, end: int, ranked: Any = ranked) -> None:
+                gradients.add_one(s, problem, query, ranked, begin, end)
 
-StochasticRank._bound_type = BoundStochasticRank
+            _threads.run(add, positions if ranked.boxes else documents, threads, own)
+            gradients.settle_one(scratch, problem, query, ranked)
+        gradients.finish_one(scratch, out, problem, query)
+        return finite
