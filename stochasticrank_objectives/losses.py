@@ -262,7 +262,7 @@ class BoundStochasticRank(BoundQueries):
         from ._kernels import gradients
 
         scratch = self._scratch(int(self.queries.sizes[query]))
-        room = len(scratch.documents.z)
+        room = scratch.documents.shape[1]
         blocks, documents = _threads.pieces(room // 4, _PIECE), _threads.pieces(room, _PIECE)
         positions = _threads.pieces(room, -(-room // threads))  # as few as can be: each begins with the start of its box
         own = _threads.Spare(functools.partial(gradients.with_own_work, scratch))

@@ -23,6 +23,12 @@ from .policy import inline, inner, wide
 
 KAPPA = math.sqrt(0.5 * math.log2(math.e))
 LOG2_E = math.log2(math.e)
+X, GAIN, TOTAL = range(3)  # rows of a table of documents: where they are without noise, gain, the gradient so far
+SURVIVAL, BELOW, ABOVE = range(3, 6)
+"""Further rows for the best documents, by position: the inverse of their continuation, and the coefficients of jumps past them,
+from below and from above. Where they are with noise, y, is an array by itself: the sorted values."""
+TOP_ROWS = 6
+
 LOGISTIC = 1  # the law of the noise; that of normal noise is None
 LANES = 16
 TERMS = 24  # of the power series, three times eight; what is left out is below 1e-12 of the largest density
@@ -41,19 +47,6 @@ _BIT = np.array([float(k >> bit & 1) for bit in range(3) for k in range(TERMS)])
 _NOT = 1.0 - _BIT
 _OVER_FACTORIAL = [(2.0 * math.log(2.0)) ** k / math.factorial(k) for k in range(TERMS)]
 _EIGHTHS = np.array([_OVER_FACTORIAL[k] if k // 8 == part else 0.0 for part in range(3) for k in range(TERMS)])
-
-
-class Top(NamedTuple):
-    """The best documents by position in the sorted list: y where they are with noise, x without, gain, total (the gradient so
-    far), survival (the inverse of their continuation), and the coefficients of jumps past them, from below and from above."""
-
-    y: Array
-    x: Array
-    gain: Array
-    total: Array
-    survival: Array
-    below: Array
-    above: Array
 
 
 class Boxes(NamedTuple):
@@ -119,10 +112,16 @@ def add_passing(law, total, x, gain, y_u, gain_u, q):
 
 
 @inline
-def _source(top, m, sources):
-    """Where a source is, its gain and coefficients; beyond the last, nothing."""
+def _source(top, y, m):
+    """Where a source is, its gain and its coefficients."""
+    return y[m], top[GAIN, m], top[BELOW, m], top[ABOVE, m]
+
+
+@inline
+def _source_or_none(top, y, m, sources):
+    """Beyond the last source, one without effect."""
     if m < sources:
-        return top.y[m], top.gain[m], top.below[m], top.above[m]
+        return _source(top, y, m)
     return 0.0, 0.0, 0.0, 0.0
 
 
@@ -138,41 +137,48 @@ def _cross(law, total, x, gain, survival, m, source):
 
 
 @inner
-def cross_all(law, top, n, sources):
-    """The first n sorted documents (n padded) cross the first `sources`. Whether a document stands above or below the source
-    must be asked only in the source's own block of LANES. Four sources are taken at a time."""
+def cross_all(law, top, y, n, sources):
+    """The first n sorted documents (n padded) cross the first `sources`.
+
+    Whether a document stands above or below a source must be asked only in the source's own block of LANES. The documents of
+    other blocks cross four sources at a time.
+    """
     wide()
-    for m in range(0, sources, 4):
-        begin = m // LANES * LANES
+    total, x, gain, survival = top[TOTAL], top[X], top[GAIN], top[SURVIVAL]
+    for begin in range(0, sources, LANES):
         end = begin + LANES
-        y0, g0, b0, a0 = _source(top, m, sources)
-        y1, g1, b1, a1 = _source(top, m + 1, sources)
-        y2, g2, b2, a2 = _source(top, m + 2, sources)
-        y3, g3, b3, a3 = _source(top, m + 3, sources)
-        if begin > 0:
-            total, x, gain, survival = top.total[:begin], top.x[:begin], top.gain[:begin], top.survival[:begin]
-            for i in range(len(total)):
-                g = gain[i]
-                one = a0 * (g - g0) * density(law, y0 - x[i]) + a1 * (g - g1) * density(law, y1 - x[i])
-                two = a2 * (g - g2) * density(law, y2 - x[i]) + a3 * (g - g3) * density(law, y3 - x[i])
-                total[i] += survival[i] * (one + two)
-        if end < n:
-            total, x, gain = top.total[end:n], top.x[end:n], top.gain[end:n]
-            for i in range(len(total)):
-                g = gain[i]
-                one = b0 * (g - g0) * density(law, y0 - x[i]) + b1 * (g - g1) * density(law, y1 - x[i])
-                two = b2 * (g - g2) * density(law, y2 - x[i]) + b3 * (g - g3) * density(law, y3 - x[i])
-                total[i] += one + two
+        stop = min(end, sources)
         if begin < n:
-            total, x, gain, survival = top.total[begin:end], top.x[begin:end], top.gain[begin:end], top.survival[begin:end]
-            for u in range(m, min(m + 4, sources)):
-                source = top.y[u], top.gain[u], top.below[u], top.above[u]
+            near_total, near_x, near_gain, near_survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
+            for m in range(begin, stop):
+                source = _source(top, y, m)
                 if source[2] != 0.0 or source[3] != 0.0:
-                    _cross(law, total, x, gain, survival, u - begin, source)
+                    _cross(law, near_total, near_x, near_gain, near_survival, m - begin, source)
+        if n <= LANES and begin == 0:
+            continue
+        for m in range(begin, stop, 4):
+            y0, g0, b0, a0 = _source_or_none(top, y, m, stop)
+            y1, g1, b1, a1 = _source_or_none(top, y, m + 1, stop)
+            y2, g2, b2, a2 = _source_or_none(top, y, m + 2, stop)
+            y3, g3, b3, a3 = _source_or_none(top, y, m + 3, stop)
+            if begin > 0:
+                far_total, far_x, far_gain, far_survival = total[:begin], x[:begin], gain[:begin], survival[:begin]
+                for i in range(len(far_total)):
+                    g = far_gain[i]
+                    one = a0 * (g - g0) * density(law, y0 - far_x[i]) + a1 * (g - g1) * density(law, y1 - far_x[i])
+                    two = a2 * (g - g2) * density(law, y2 - far_x[i]) + a3 * (g - g3) * density(law, y3 - far_x[i])
+                    far_total[i] += far_survival[i] * (one + two)
+            if end < n:
+                far_total, far_x, far_gain = total[end:n], x[end:n], gain[end:n]
+                for i in range(len(far_total)):
+                    g = far_gain[i]
+                    one = b0 * (g - g0) * density(law, y0 - far_x[i]) + b1 * (g - g1) * density(law, y1 - far_x[i])
+                    two = b2 * (g - g2) * density(law, y2 - far_x[i]) + b3 * (g - g3) * density(law, y3 - far_x[i])
+                    far_total[i] += one + two
 
 
 @inner
-def make_boxes(boxes, top, sources, both):
+def make_boxes(boxes, top, y, sources, both):
     """Cut the sorted sources into boxes; returns how many.
 
     series[b] has four parts: the power series of the box with coefficients below, below*g and, if `both` are wanted,
@@ -180,7 +186,7 @@ def make_boxes(boxes, top, sources, both):
     entry of `starts`.
     """
     wide()
-    y, work = top.y, boxes.work
+    work = boxes.work
     count = begin = np.int64(0)
     while begin < sources:
         end = begin + 1
@@ -188,15 +194,12 @@ def make_boxes(boxes, top, sources, both):
             end += 1
         if end - begin >= SPARSE:
             centre, row = _centre(y, begin, end), boxes.series[count]
-            _clear(work)
-            _add_sources(work, y, top.gain, top.below, begin, end, centre)
-            for k in range(2 * TERMS):
-                row[k] = work[k]
-            if both:
+            for side in range(2 if both else 1):
                 _clear(work)
-                _add_sources(work, y, top.gain, top.above, begin, end, centre)
+                _add_sources(work, y, top[GAIN], top[BELOW + side], begin, end, centre)
+                part = row[2 * TERMS * side : 2 * TERMS * (side + 1)]
                 for k in range(2 * TERMS):
-                    row[2 * TERMS + k] = work[k]
+                    part[k] = work[k]
         else:
             # So that the number of boxes stays a small part of the sources, sparse neighbours are joined.
             while end < sources and end - begin < SPARSE:
@@ -220,7 +223,7 @@ def _clear(work):
         work[k] = 0.0
 
 
-@inline
+@inner
 def _add_sources(work, y, gain, q, begin, end, centre):
     """Add the sources begin..end to the power series with coefficients q, work[:TERMS], and q*g, the TERMS after them."""
     wide()
@@ -282,16 +285,17 @@ def _add_box(total, x, gain, centre, series, work):
 
 
 @inner
-def pass_boxes(total, x, gain, top, boxes, count):
-    """Documents, none of them a source, pass all sources, by the boxes of `make_boxes`."""
+def pass_boxes(documents, top, y, boxes, count, begin, end):
+    """Documents begin..end, none of them a source, pass all sources, by the boxes of `make_boxes`."""
     wide()
+    total, x, gain = documents[TOTAL, begin:end], documents[X, begin:end], documents[GAIN, begin:end]
     for b in range(count):
         first, last = boxes.starts[b], boxes.starts[b + 1]
         if np.isnan(boxes.series[b, 0]):
             for m in range(first, last):
-                add_passing(None, total, x, gain, top.y[m], top.gain[m], top.below[m])
+                add_passing(None, total, x, gain, y[m], top[GAIN, m], top[BELOW, m])
         else:
-            _add_box(total, x, gain, _centre(top.y, first, last), boxes.series[b], boxes.work)
+            _add_box(total, x, gain, _centre(y, first, last), boxes.series[b], boxes.work)
 
 
 # From here on: what only long lists need.
@@ -334,14 +338,14 @@ def _first_at_most(y, n, bound):
 
 
 @inner
-def _pass_through(top, first, last, low, high, centre, work):
+def _pass_through(top, y, first, last, low, high, work):
     """Documents low..high of the box first..last cross each other and the rest of the box.
 
     A few at a time: those that stand together directly, the others by the series, in `work`, of all the sources before them
     and, on the way back, of all after them.
     """
     wide()
-    total, x, y, gain, survival = top.total, top.x, top.y, top.gain, top.survival
+    total, x, gain, survival, centre = top[TOTAL], top[X], top[GAIN], top[SURVIVAL], _centre(y, first, last)
     sums, densities = work[2 * TERMS : 2 * TERMS + LANES], work[-2 * _CHUNK :][:LANES]
     _clear(work)
     for begin in range(first, high, LANES):
@@ -351,11 +355,10 @@ def _pass_through(top, first, last, low, high, centre, work):
             few_survival = survival[begin : begin + LANES]
             _box_values(sums, densities, few_x, few_gain, centre, work)
             for m in range(begin, end):
-                source = y[m], gain[m], top.below[m], top.above[m]
-                _cross(None, sums, few_x, few_gain, few_survival, m - begin, source)
+                _cross(None, sums, few_x, few_gain, few_survival, m - begin, _source(top, y, m))
             for i in range(max(begin, low), min(end, high)):
                 total[i] += sums[i - begin]
-        _add_sources(work, y, gain, top.below, begin, end, centre)
+        _add_sources(work, y, gain, top[BELOW], begin, end, centre)
     _clear(work)
     for begin in range(first + (last - 1 - first) // LANES * LANES, low - LANES, -LANES):
         end = min(begin + LANES, last)
@@ -364,14 +367,14 @@ def _pass_through(top, first, last, low, high, centre, work):
             _box_values(sums, densities, few_x, few_gain, centre, work)
             for i in range(max(begin, low), min(end, high)):
                 total[i] += survival[i] * sums[i - begin]
-        _add_sources(work, y, gain, top.above, begin, end, centre)
+        _add_sources(work, y, gain, top[ABOVE], begin, end, centre)
 
 
 @inner
-def add_boxes(top, boxes, count, n, begin, end):
+def add_boxes(top, y, boxes, count, n, begin, end):
     """Sorted documents begin..end each cross all sources, by the boxes of `make_boxes`."""
     wide()
-    total, x, y, gain, survival = top.total, top.x, top.y, top.gain, top.survival
+    total, x, gain, survival = top[TOTAL], top[X], top[GAIN], top[SURVIVAL]
     for b in range(count):
         first, last = boxes.starts[b], boxes.starts[b + 1]
         low, high = begin, end
@@ -382,7 +385,7 @@ def add_boxes(top, boxes, count, n, begin, end):
                 continue
         if np.isnan(boxes.series[b, 0]):
             for m in range(first, last):
-                source = y[m], gain[m], top.below[m], top.above[m]
+                source = _source(top, y, m)
                 _add_crossing(total[low:high], x[low:high], gain[low:high], survival[low:high], m - low, source)
             continue
         centre, work = _centre(y, first, last), boxes.work
@@ -394,4 +397,4 @@ def add_boxes(top, boxes, count, n, begin, end):
             _add_box(total[a:z], x[a:z], gain[a:z], centre, series, work)
         low, high = max(low, first), min(high, last)
         if low < high:
-            _pass_through(top, first, last, low, high, centre, work)
+            _pass_through(top, y, first, last, low, high, work)

@@ -17,13 +17,19 @@ import numpy as np
 
 from .._constants import CASCADE, FAST_FROM, PLAIN, Array
 from .gauss import (
+    ABOVE,
+    BELOW,
+    GAIN,
     LANES,
     LOGISTIC,
     SPARSE,
+    SURVIVAL,
     TERMS,
+    TOP_ROWS,
+    TOTAL,
     WORK,
     Boxes,
-    Top,
+    X,
     add_boxes,
     add_passing,
     cross_all,
@@ -34,9 +40,9 @@ from .gauss import (
 )
 from .noise import fill_logistics, fill_normals
 from .noise import room as noise_room
-from .policy import aligned, inner, kernel, plain, reduction, spliced
+from .policy import aligned, inner, kernel, plain, reduction, spliced, table
 from .rules import fill_jumps, list_value
-from .selection import Sorting, make_sorting, second_largest_stop, select
+from .selection import SORTED, Sorting, make_sorting, second_largest_stop, select
 
 FEW_PASSED = 6  # sources from which on it pays to make boxes
 
@@ -44,24 +50,16 @@ _LARGEST = 1e150  # scores are clipped here, so that no square overflows
 _SAME = 1e-140  # scores that differ by less are the same: their squares would vanish
 
 
-class Documents(NamedTuple):
-    """The documents of a query by falling gain: z centred scores, x where they are without noise, y with it, gain, noise, total
-    (the gradient so far)."""
-
-    z: Array
-    x: Array
-    y: Array
-    gain: Array
-    noise: Array
-    total: Array
+Z, Y, NOISE = range(3, 6)  # further rows of a table of documents: centred scores, where they are with noise, the noise
+_DOCUMENT_ROWS = 6
 
 
 class Scratch(NamedTuple):
-    """Arrays for one query after another. `top` has the documents that can jump; its y are the sorted values."""
+    """Arrays for one query after another: a table of its documents by falling gain, and one of the best by position."""
 
-    documents: Documents
+    documents: Array
     sorting: Sorting
-    top: Top
+    top: Array
     boxes: Boxes
 
 
@@ -80,12 +78,11 @@ def make_scratch(n: int, cut: int, fast: bool) -> Scratch:
     """Room for queries of up to n documents; `fast` for those in which more than FAST_FROM may jump."""
     jumping = n if fast else min(cut + 1, n)
     boxes = jumping // SPARSE + 2
-    documents = Documents(*aligned(*[plain(noise_room)(n)] * 6))
-    sorting = make_sorting(n)
-    top = Top(sorting.values, *aligned(*[plain(whole_lanes)(jumping) + LANES] * 6))
-    top.gain[:], top.survival[:] = 0.0, 1.0
+    top = table(TOP_ROWS, plain(whole_lanes)(jumping) + LANES)
+    top[GAIN], top[SURVIVAL] = 0.0, 1.0
     starts, series, work = aligned(boxes + 1, boxes * 4 * TERMS, WORK)
-    return Scratch(documents, sorting, top, Boxes(starts.view(np.int64), series.reshape(boxes, -1), work))
+    documents = table(_DOCUMENT_ROWS, plain(noise_room)(n))
+    return Scratch(documents, make_sorting(n), top, Boxes(starts.view(np.int64), series.reshape(boxes, -1), work))
 
 
 def with_own_work(s: Scratch) -> Scratch:
@@ -100,7 +97,7 @@ def with_own_work(s: Scratch) -> Scratch:
 def _begin(s, rule):
     """Fill what is the same for every query."""
     if rule.kind == PLAIN:
-        fill_jumps(rule, s.top.gain, len(s.top.gain), s.top.below, s.top.above)
+        fill_jumps(rule, s.top[GAIN], s.top.shape[1], s.top[BELOW], s.top[ABOVE])
 
 
 @reduction
@@ -126,7 +123,8 @@ def _load(s, scores, problem, query):
     Returns whether the scores have a finite sum, which proves that all of them are finite.
     """
     layout, smoothing = problem.layout, problem.smoothing
-    z, x, gain, total = s.documents.z, s.documents.x, s.documents.gain, s.documents.total
+    documents = s.documents
+    z, x, gain, total = documents[Z], documents[X], documents[GAIN], documents[TOTAL]
     begin, end = layout.ptr[query], layout.ptr[query + 1]
     n = end - begin
     rows, places, known = scores[begin:end], layout.order[begin:end], problem.rule.gains[begin:end]
@@ -155,8 +153,8 @@ def _move(s, smoothing, n, begin, end):
     """Where noise blocks begin..end of the query move its documents."""
     stride = noise_room(n) // 4
     for lane in range(4):
-        x, y = s.documents.x[lane * stride : (lane + 1) * stride], s.documents.y[lane * stride : (lane + 1) * stride]
-        noise = s.documents.noise[lane * stride : (lane + 1) * stride]
+        here = slice(lane * stride, (lane + 1) * stride)
+        x, y, noise = s.documents[X, here], s.documents[Y, here], s.documents[NOISE, here]
         for block in range(begin, end):
             y[block] = x[block] + smoothing.unit * noise[block]
 
@@ -164,14 +162,14 @@ def _move(s, smoothing, n, begin, end):
 @spliced
 def _draw(s, problem, query, n, sample, begin, end):
     """Normal noise, blocks begin..end, and where it moves the query's documents."""
-    fill_normals(s.documents.noise, n, problem.smoothing.key, problem.layout.query_keys[query], sample, begin, end)
+    fill_normals(s.documents[NOISE], n, problem.smoothing.key, problem.layout.query_keys[query], sample, begin, end)
     _move(s, problem.smoothing, n, begin, end)
 
 
 @spliced
 def _sort(s, values, n, size, floor, worst):
     """Sort the best `size` documents and fetch their gains; returns how many there are."""
-    places, gain, top_gain = s.sorting.places, s.documents.gain, s.top.gain
+    places, gain, top_gain = s.sorting.places[SORTED], s.documents[GAIN], s.top[GAIN]
     count = select(values, n, size, floor, worst, s.sorting)
     for i in range(count):
         top_gain[i] = gain[places[i]]
@@ -181,8 +179,8 @@ def _sort(s, values, n, size, floor, worst):
 @spliced
 def _set_apart(s, rule, served):
     """The first `served` documents of the sorted list, in its order."""
-    places, x, total = s.sorting.places, s.documents.x, s.documents.total
-    top_x, top_total, top_gain, survival = s.top.x, s.top.total, s.top.gain, s.top.survival
+    places, x, total = s.sorting.places[SORTED], s.documents[X], s.documents[TOTAL]
+    top_x, top_total, top_gain, survival = s.top[X], s.top[TOTAL], s.top[GAIN], s.top[SURVIVAL]
     for i in range(served):
         top_x[i] = x[places[i]]
         top_total[i] = total[places[i]]
@@ -196,11 +194,11 @@ def _set_apart(s, rule, served):
 @spliced
 def _rank(s, rule, n, size):
     """Sort the best `size`, fill the jumps, set the first `top` apart; returns (top, last, reach) of `fill_jumps`."""
-    floor = second_largest_stop(s.documents.y, s.documents.gain, n) if rule.kind == CASCADE else -np.inf
-    count = _sort(s, s.documents.y, n, size, floor, False)
+    floor = second_largest_stop(s.documents[Y], s.documents[GAIN], n) if rule.kind == CASCADE else -np.inf
+    count = _sort(s, s.documents[Y], n, size, floor, False)
     top, last, reach = min(rule.cut, count), min(rule.cut + 1, count) - 1, -1
     if rule.kind != PLAIN:
-        top, last, reach = fill_jumps(rule, s.top.gain, count, s.top.below, s.top.above)
+        top, last, reach = fill_jumps(rule, s.top[GAIN], count, s.top[BELOW], s.top[ABOVE])
     _set_apart(s, rule, top)
     return top, last, reach
 
@@ -217,9 +215,9 @@ def _rank_fast(s, rule, n):
     if last < FAST_FROM:
         return top, last, reach, 0
     if rule.cut + 1 < n or rule.kind == CASCADE:
-        _sort(s, s.documents.y, n, n, -np.inf, False)
+        _sort(s, s.documents[Y], n, n, -np.inf, False)
     _set_apart(s, rule, n)
-    return top, last, reach, make_boxes(s.boxes, s.top, last + 1, True)
+    return top, last, reach, make_boxes(s.boxes, s.top, s.sorting.values[SORTED], last + 1, True)
 
 
 @spliced
@@ -227,15 +225,14 @@ def _box_top(s, n, top):
     """Boxes of the first `top`, if others pass them and they are enough for it to pay; returns how many boxes."""
     if top == n or top < FEW_PASSED:
         return 0
-    return make_boxes(s.boxes, s.top, top, False)
+    return make_boxes(s.boxes, s.top, s.sorting.values[SORTED], top, False)
 
 
 @spliced
 def _add_rest(s, relevant, top, passed, begin, end):
     """Documents begin..end pass the first `top`, by boxes if any were made."""
     if passed:
-        documents, gain = s.documents, s.documents.gain[begin:end]
-        pass_boxes(documents.total[begin:end], documents.x[begin:end], gain, s.top, s.boxes, passed)
+        pass_boxes(s.documents, s.top, s.sorting.values[SORTED], s.boxes, passed, begin, end)
     else:
         _pass_each(None, s, relevant, top, begin, end)
 
@@ -243,8 +240,8 @@ def _add_rest(s, relevant, top, passed, begin, end):
 @spliced
 def _pass_each(law, s, relevant, top, begin, end):
     """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
-    total, x, gain = s.documents.total, s.documents.x, s.documents.gain
-    y, top_gain, below = s.top.y, s.top.gain, s.top.below
+    total, x, gain = s.documents[TOTAL], s.documents[X], s.documents[GAIN]
+    y, top_gain, below = s.sorting.values[SORTED], s.top[GAIN], s.top[BELOW]
     for m in range(top):
         if below[m] != 0.0:
             stop = end if top_gain[m] != 0.0 else min(end, whole_lanes(relevant))
@@ -255,8 +252,8 @@ def _pass_each(law, s, relevant, top, begin, end):
 @spliced
 def _settle(law, s, top, reach, served):
     """The document that ends a cascade passes those after it; then the sorted documents' sums go back to their places."""
-    total, places, top_total = s.documents.total, s.sorting.places, s.top.total
-    x, y, gain, above = s.top.x, s.top.y, s.top.gain, s.top.above
+    total, places, top_total = s.documents[TOTAL], s.sorting.places[SORTED], s.top[TOTAL]
+    x, y, gain, above = s.top[X], s.sorting.values[SORTED], s.top[GAIN], s.top[ABOVE]
     for m in range(top, reach + 1):
         top_total[top - 1] += above[m] * (gain[top - 1] - gain[m]) * density(law, y[m] - x[top - 1])
     for i in range(served):
@@ -282,10 +279,10 @@ def _project(total, z, n, nu, strength):
 @spliced
 def _finish(s, out, problem, query):
     """Project, scale, and put the gradient where the documents stand in the data."""
-    layout, smoothing, total = problem.layout, problem.smoothing, s.documents.total
+    layout, smoothing, total = problem.layout, problem.smoothing, s.documents[TOTAL]
     begin, end = layout.ptr[query], layout.ptr[query + 1]
     if smoothing.strength > 0.0:
-        _project(total, s.documents.z, end - begin, smoothing.nu, smoothing.strength)
+        _project(total, s.documents[Z], end - begin, smoothing.nu, smoothing.strength)
     factor = -problem.rule.multipliers[query] * smoothing.peak / (smoothing.sigma * smoothing.samples)
     rows, places = out[begin:end], layout.order[begin:end]
     for j in range(end - begin):
@@ -303,7 +300,7 @@ def _by_ccs(s, problem, query, n, sample):
     top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
     if top < n:
         _add_rest(s, rule.relevant[query], top, _box_top(s, n, top), 0, whole_lanes(n))
-    cross_all(None, s.top, whole_lanes(top), last + 1)
+    cross_all(None, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
     _settle(None, s, top, reach, top)
 
 
@@ -314,11 +311,11 @@ def _by_fast_ccs(s, problem, query, n, sample):
     _draw(s, problem, query, n, sample, 0, noise_room(n) // 4)
     top, last, reach, boxes = _rank_fast(s, rule, n)
     if boxes:
-        add_boxes(s.top, s.boxes, boxes, n, 0, n)
+        add_boxes(s.top, s.sorting.values[SORTED], s.boxes, boxes, n, 0, n)
     else:
         if top < n:
             _add_rest(s, rule.relevant[query], top, _box_top(s, n, top), 0, whole_lanes(n))
-        cross_all(None, s.top, whole_lanes(top), last + 1)
+        cross_all(None, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
     _settle(None, s, top, reach, n if boxes else top)
 
 
@@ -326,12 +323,12 @@ def _by_fast_ccs(s, problem, query, n, sample):
 def _by_logistic_ccs(s, problem, query, n, sample):
     """CCS with logistic noise."""
     rule, smoothing = problem.rule, problem.smoothing
-    fill_logistics(s.documents.noise, n, smoothing.key, problem.layout.query_keys[query], sample)
+    fill_logistics(s.documents[NOISE], n, smoothing.key, problem.layout.query_keys[query], sample)
     _move(s, smoothing, n, 0, noise_room(n) // 4)
     top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
     if top < n:
         _pass_each(LOGISTIC, s, rule.relevant[query], top, 0, whole_lanes(n))
-    cross_all(LOGISTIC, s.top, whole_lanes(top), last + 1)
+    cross_all(LOGISTIC, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
     _settle(LOGISTIC, s, top, reach, top)
 
 
@@ -341,10 +338,10 @@ def _by_reinforce(s, problem, query, n, sample):
     rule, work = problem.rule, s.boxes.work
     size = min(rule.cut + 1, n)
     if sample == 0:
-        work[0] = list_value(rule, s.top.gain, _sort(s, s.documents.z, n, size, -np.inf, True))
+        work[0] = list_value(rule, s.top[GAIN], _sort(s, s.documents[Z], n, size, -np.inf, True))
     _draw(s, problem, query, n, sample, 0, noise_room(n) // 4)
-    change = list_value(rule, s.top.gain, _sort(s, s.documents.y, n, size, -np.inf, False)) - work[0]
-    total, noise = s.documents.total, s.documents.noise
+    change = list_value(rule, s.top[GAIN], _sort(s, s.documents[Y], n, size, -np.inf, False)) - work[0]
+    total, noise = s.documents[TOTAL], s.documents[NOISE]
     for j in range(n):
         total[j] += change * noise[j]
 
@@ -429,7 +426,7 @@ def add_one(s, problem, query, ranked, begin, end):
     """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES. Each thread has its own `boxes.work`."""
     n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
     if ranked.boxes:
-        add_boxes(s.top, s.boxes, ranked.boxes, n, begin, min(end, n))
+        add_boxes(s.top, s.sorting.values[SORTED], s.boxes, ranked.boxes, n, begin, min(end, n))
     elif ranked.top < n:
         _add_rest(s, problem.rule.relevant[query], ranked.top, ranked.passed, begin, min(end, whole_lanes(n)))
 
@@ -439,7 +436,7 @@ def settle_one(s, problem, query, ranked):
     """Step 5, the end of a sample."""
     n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
     if ranked.boxes == 0:
-        cross_all(None, s.top, whole_lanes(ranked.top), ranked.last + 1)
+        cross_all(None, s.top, s.sorting.values[SORTED], whole_lanes(ranked.top), ranked.last + 1)
     _settle(None, s, ranked.top, ranked.reach, n if ranked.boxes else ranked.top)
 
 

@@ -22,7 +22,7 @@ from .gauss import LANES, LOG2_E, exp2_negative, whole_lanes
 from .noise import fill_gumbels
 from .noise import room as noise_room
 from .policy import aligned, inline, inner, kernel, plain, reduction
-from .selection import Sorting, extremes, make_sorting, second_largest_stop, select
+from .selection import SORTED, TALLY, Sorting, extremes, make_sorting, second_largest_stop, select
 
 _LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
 _NEAR = 0.01  # added to the distance of two scores where it divides, as in LightGBM
@@ -72,9 +72,9 @@ def _arrange(s, gains, n, size, kind, unit):
     floor = second_largest_stop(s.y, gains, n) if kind == CASCADE else -np.inf
     count = select(s.y, n, size, floor, True, s.sorting)
     for i in range(count):
-        s.place[i] = s.sorting.places[i]
+        s.place[i] = s.sorting.places[SORTED, i]
     if count < n:
-        ranked = s.sorting.tally
+        ranked = s.sorting.places[TALLY]
         for j in range(n):
             ranked[j] = 0
         for i in range(count):

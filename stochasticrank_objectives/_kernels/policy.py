@@ -120,6 +120,12 @@ def aligned(*lengths: int) -> list[NDArray[np.float64]]:
     return [whole[start : start + length] for start, length in zip(starts, lengths, strict=False)]
 
 
+def table(rows: int, length: int) -> NDArray[np.float64]:
+    """Such arrays of one length, as the rows of one: kernels take it as a single argument, which costs less."""
+    length = (length + _LINE - 1) // _LINE * _LINE
+    return aligned(rows * length)[0].reshape(rows, length)
+
+
 @functools.cache
 def _stamp() -> tuple[tuple[str, float, int], ...]:
     """Changes when any kernel's file does."""

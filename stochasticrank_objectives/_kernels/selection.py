@@ -9,28 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._constants import Array
-from .policy import aligned, inner, reduction, wide
+from .policy import inner, reduction, table, wide
 
 FEW = 64  # up to this many candidates, a multiple of 8, counting who is better beats any sorting
 _RUN = 12
 _FULL = 24  # keys in a bucket, beyond which sorting within buckets takes too long
 
 
+SORTED, SPARE, TALLY = range(3)  # rows of the arrays below
+
+
 class Sorting(NamedTuple):
-    """The sorted values and the place of each among those given, and room to work in."""
+    """Values and the place of each among those given: a row in which they are sorted, and rows to work in."""
 
     values: Array
     places: NDArray[np.int64]
-    spare_values: Array
-    spare_places: NDArray[np.int64]
-    tally: NDArray[np.int64]
 
 
 def make_sorting(n: int) -> Sorting:
     """Arrays to sort up to n values, or to find the best of them."""
     room = max(n, FEW)
-    values, places, spare_values, spare_places, tally = aligned(*[room] * 5)
-    return Sorting(values, places.view(np.int64), spare_values, spare_places.view(np.int64), tally.view(np.int64))
+    return Sorting(table(2, room), table(3, room).view(np.int64))
 
 
 @inner
@@ -59,7 +58,8 @@ def _into_buckets(s, n):
 
     Returns False, and leaves them as they are, if they are too unevenly spread for that.
     """
-    values, places, spare_values, bucket_of, tally = s
+    values, spare_values = s.values[SORTED], s.values[SPARE]
+    places, bucket_of, tally = s.places[SORTED], s.places[SPARE], s.places[TALLY]
     low, high = extremes(values, n)
     if not 1e-290 < high - low < 1e290:
         return False
@@ -94,12 +94,13 @@ def _into_buckets(s, n):
 @inner
 def sort_descending(s, n):
     """Sort the first n values, and their places with them, in descending order; equal values keep their order."""
+    values, places = s.values[SORTED], s.places[SORTED]
     if n > _RUN and _into_buckets(s, n):
-        _sort_run(s.values, s.places, np.int64(0), n)
+        _sort_run(values, places, np.int64(0), n)
         return
     for begin in range(0, n, _RUN):
-        _sort_run(s.values, s.places, begin, min(begin + _RUN, n))
-    a_values, a_places, b_values, b_places = s.values, s.places, s.spare_values, s.spare_places
+        _sort_run(values, places, begin, min(begin + _RUN, n))
+    a_values, a_places, b_values, b_places = values, places, s.values[SPARE], s.places[SPARE]
     width = _RUN
     swapped = False
     while width < n:
@@ -118,7 +119,7 @@ def sort_descending(s, n):
         width *= 2
     if swapped:
         for p in range(n):
-            s.values[p], s.places[p] = a_values[p], a_places[p]
+            values[p], places[p] = a_values[p], a_places[p]
 
 
 @reduction
@@ -188,7 +189,7 @@ def select(values, n, size, floor, reverse, s):
     """
     if n > 4 * size:
         floor = max(floor, _lower_bound(values, n, size))
-    chosen = s.spare_places
+    best, places, chosen = s.values[SORTED], s.places[SORTED], s.places[SPARE]
     count = np.int64(0)
     for j in range(n):  # without a branch: who passes is hard to predict
         chosen[count] = j
@@ -196,11 +197,11 @@ def select(values, n, size, floor, reverse, s):
     if count > FEW:
         for a in range(count):
             j = chosen[count - 1 - a if reverse else a]
-            s.values[a], s.places[a] = values[j], j
+            best[a], places[a] = values[j], j
         sort_descending(s, count)
         return min(count, size)
     # Put each of a few where the number of better ones says: no branch depends on their order.
-    some, ranks = s.spare_values, s.tally
+    some, ranks = s.values[SPARE], s.places[TALLY]
     for a in range(count):
         some[a] = values[np.uint32(chosen[a])]
     full = (count + 7) // 8 * 8  # so that a vectorised loop has no scalar remainder
@@ -209,7 +210,7 @@ def select(values, n, size, floor, reverse, s):
     _count_better(some, ranks, full, reverse)
     for a in range(count):
         if ranks[a] < size:
-            s.values[ranks[a]], s.places[ranks[a]] = some[a], chosen[a]
+            best[ranks[a]], places[ranks[a]] = some[a], chosen[a]
     return min(count, size)
 
 

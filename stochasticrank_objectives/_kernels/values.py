@@ -9,7 +9,7 @@ import numpy as np
 from .._constants import MEAN, WORST, Array
 from .policy import kernel
 from .rules import list_value, mean_value
-from .selection import Sorting, make_sorting, select
+from .selection import SORTED, Sorting, make_sorting, select
 
 
 class ValueScratch(NamedTuple):
@@ -30,7 +30,7 @@ def make_value_scratch(n: int) -> ValueScratch:
 @kernel
 def value_range(s, out, scores, layout, rule, ties, queries):
     """The metric of some queries, ties ranked as told."""
-    z, gain, places = s.z, s.gain, s.sorting.places
+    z, gain, places = s.z, s.gain, s.sorting.places[SORTED]
     for a in range(len(queries)):
         query = queries[a]
         start, n = layout.ptr[query], layout.ptr[query + 1] - layout.ptr[query]
@@ -41,7 +41,7 @@ def value_range(s, out, scores, layout, rule, ties, queries):
         for i in range(count):
             gain[i] = rule.gains[start + places[i]]
         if ties == MEAN:
-            value = mean_value(rule, s.sorting.values, gain, count, s.chance)
+            value = mean_value(rule, s.sorting.values[SORTED], gain, count, s.chance)
         else:
             value = list_value(rule, gain, count)
         out[query] = rule.multipliers[query] * value
