@@ -145,36 +145,37 @@ def cross_all(law, top, y, n, sources):
     """
     wide()
     total, x, gain, survival = top[TOTAL], top[X], top[GAIN], top[SURVIVAL]
-    for begin in range(0, sources, LANES):
+    if n <= LANES:
+        for m in range(sources):
+            source = _source(top, y, m)
+            if source[2] != 0.0 or source[3] != 0.0:
+                _cross(law, total, x, gain, survival, m, source)
+        return
+    for m in range(0, sources, 4):
+        begin = m // LANES * LANES
         end = begin + LANES
-        stop = min(end, sources)
+        y0, g0, b0, a0 = _source_or_none(top, y, m, sources)
+        y1, g1, b1, a1 = _source_or_none(top, y, m + 1, sources)
+        y2, g2, b2, a2 = _source_or_none(top, y, m + 2, sources)
+        y3, g3, b3, a3 = _source_or_none(top, y, m + 3, sources)
+        if begin > 0:
+            far_total, far_x, far_gain, far_survival = total[:begin], x[:begin], gain[:begin], survival[:begin]
+            for i in range(len(far_total)):
+                g = far_gain[i]
+                one = a0 * (g - g0) * density(law, y0 - far_x[i]) + a1 * (g - g1) * density(law, y1 - far_x[i])
+                two = a2 * (g - g2) * density(law, y2 - far_x[i]) + a3 * (g - g3) * density(law, y3 - far_x[i])
+                far_total[i] += far_survival[i] * (one + two)
+        if end < n:
+            far_total, far_x, far_gain = total[end:n], x[end:n], gain[end:n]
+            for i in range(len(far_total)):
+                g = far_gain[i]
+                one = b0 * (g - g0) * density(law, y0 - far_x[i]) + b1 * (g - g1) * density(law, y1 - far_x[i])
+                two = b2 * (g - g2) * density(law, y2 - far_x[i]) + b3 * (g - g3) * density(law, y3 - far_x[i])
+                far_total[i] += one + two
         if begin < n:
             near_total, near_x, near_gain, near_survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
-            for m in range(begin, stop):
-                source = _source(top, y, m)
-                if source[2] != 0.0 or source[3] != 0.0:
-                    _cross(law, near_total, near_x, near_gain, near_survival, m - begin, source)
-        if n <= LANES and begin == 0:
-            continue
-        for m in range(begin, stop, 4):
-            y0, g0, b0, a0 = _source_or_none(top, y, m, stop)
-            y1, g1, b1, a1 = _source_or_none(top, y, m + 1, stop)
-            y2, g2, b2, a2 = _source_or_none(top, y, m + 2, stop)
-            y3, g3, b3, a3 = _source_or_none(top, y, m + 3, stop)
-            if begin > 0:
-                far_total, far_x, far_gain, far_survival = total[:begin], x[:begin], gain[:begin], survival[:begin]
-                for i in range(len(far_total)):
-                    g = far_gain[i]
-                    one = a0 * (g - g0) * density(law, y0 - far_x[i]) + a1 * (g - g1) * density(law, y1 - far_x[i])
-                    two = a2 * (g - g2) * density(law, y2 - far_x[i]) + a3 * (g - g3) * density(law, y3 - far_x[i])
-                    far_total[i] += far_survival[i] * (one + two)
-            if end < n:
-                far_total, far_x, far_gain = total[end:n], x[end:n], gain[end:n]
-                for i in range(len(far_total)):
-                    g = far_gain[i]
-                    one = b0 * (g - g0) * density(law, y0 - far_x[i]) + b1 * (g - g1) * density(law, y1 - far_x[i])
-                    two = b2 * (g - g2) * density(law, y2 - far_x[i]) + b3 * (g - g3) * density(law, y3 - far_x[i])
-                    far_total[i] += one + two
+            for u in range(m, min(m + 4, sources)):
+                _cross(law, near_total, near_x, near_gain, near_survival, u - begin, _source(top, y, u))
 
 
 @inner
