@@ -12,6 +12,9 @@ from ._constants import Array, Integers, Layout, Rule
 from .metrics import Metric
 
 
+_HIGHEST = 4.0  # what the largest relevance is scaled to, so that mu does not depend on the range of the labels
+
+
 def as_vector(name: str, values: ArrayLike | None, rows: int | None = None) -> Array:
     """A one-dimensional contiguous float64 array of any sequence of numbers, of the length wanted.
 
@@ -168,6 +171,7 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     order = (rows - np.repeat(ptr[:-1], sizes)).astype(np.int32)
     gains = gains[rows]
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
+    relevance = relevance * (_HIGHEST / max(relevance.max(), 1e-300))
     relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
     cut = int(min(metric.cut, sizes.max()))
     discounts = np.zeros(cut + 2)
@@ -178,7 +182,9 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     elif metric.normaliser == "ideal":
         largest = gains[ptr[:-1]]  # relative to it, no gain is so small that the ideal has no reciprocal
         gains /= np.repeat(np.where(largest > 0, largest, 1.0), sizes)
-        multipliers = _reciprocal(_ideal(gains, ptr, discounts))
+        ideal = _ideal(gains, ptr, discounts)
+        power = metric.power
+        multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
     return Queries(metric, layout, Rule(metric.rule, discounts, cut, gains, relevant, multipliers))
 
@@ -189,6 +195,3 @@ def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:
     best: Array = np.add.reduceat(gains * discounts[np.minimum(position, len(discounts) - 1)], ptr[:-1])
     return best
 
-
-def _reciprocal(values: Array) -> Array:
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)

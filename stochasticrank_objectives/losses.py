@@ -19,6 +19,7 @@ from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
+_NOISES = ("normal", "logistic")
 _LEAST = 1e-3  # a hessian without a constant part is at least this much of its mean at the start
 _HUGE = 50_000  # documents in a query from which on threads share it
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
@@ -66,19 +67,20 @@ class Loss(Protocol):
 class StochasticRank(MetricLoss["BoundStochasticRank"]):
     """The smoothed metric as a loss (Ustimenko & Prokhorenkova, "StochasticRank", ICML 2020).
 
-    The loss of a query with scores z and labels r is minus the expectation of the metric of z - sigma*mu*r + sigma*noise,
-    with standard normal noise; its gradient is estimated without bias from `samples` draws. Losses of queries are added.
+    The loss of a query with scores z and relevances r is minus the expectation of the metric of z - sigma*mu*r + sigma*noise,
+    with standard normal noise. Its gradient is estimated without bias from `samples` draws. Losses of queries are added.
 
     Parameters
     ----------
     metric
         A name such as ``"ndcg@10"`` or a metric.
     sigma
-        Standard deviation of the noise on the scores, above 0. The paper fixes 1: the scale of the scores adapts to it.
+        What the noise on the scores is multiplied by, above 0. The paper fixes 1: the scale of the scores adapts to it.
     mu
-        Shift of relevant documents downwards, at least 0, in units of sigma a grade. 0 smooths towards the mean order of
-        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. Relevance is
-        the label, or for binary metrics 0 or 1.
+        Shift of relevant documents downwards, at least 0, in units of sigma per grade. 0 smooths towards the mean order of
+        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. The relevance r
+        that it multiplies is the label, or for binary metrics 0 or 1, scaled so that the largest in the bound data is 4. So
+        mu means the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa
@@ -89,6 +91,11 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     estimator
         ``"ccs"``, coordinate conditional sampling: unbiased, bounded by O(1/sigma); or ``"reinforce"``, the log-derivative
         estimate, for comparison.
+    noise
+        The law of the noise: ``"normal"``, the paper's, with standard deviation 1, or ``"logistic"``, the standard logistic
+        law with density e^-t/(1 + e^-t)^2, whose standard deviation is pi/sqrt(3) = 1.81 and whose tails are heavier: a
+        document far from the others still feels them. Logistic noise goes with estimator="ccs", and costs more for metrics
+        without a cut: the fast Gauss transform is for normal noise.
     hessian_constant
         What boosters divide a leaf's gradient by is ``hessian_constant * 1 + (1 - hessian_constant) * |gradient|`` per row,
         between 0 and 1. At 1 a leaf is the mean of its rows' gradients, as in the paper. At 0 it is the share by which their
@@ -117,13 +124,14 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     sfa: bool | float = True
     samples: int = 1
     estimator: Literal["ccs", "reinforce"] = "ccs"
+    noise: Literal["normal", "logistic"] = "normal"
     hessian_constant: float = 1.0
     seed: int = 0
     threads: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metric", parse_metric(self.metric))
-        check_number("sigma", self.sigma, 0, open_low=True, hint="it is the standard deviation of the noise")
+        check_number("sigma", self.sigma, 0, open_low=True, hint="it is what the noise is multiplied by")
         check_number("mu", self.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
         check_number("nu", self.nu, 0, open_low=True, hint="the paper uses 0.01")
         if not isinstance(self.sfa, bool):
@@ -132,6 +140,10 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         check_seed(self.seed)
         if self.estimator not in _ESTIMATORS:
             raise ValueError(f'estimator must be "ccs" or "reinforce", got {self.estimator!r}')
+        if self.noise not in _NOISES:
+            raise ValueError(f'noise must be "normal" or "logistic", got {self.noise!r}')
+        if self.noise != "normal" and self.estimator != "ccs":
+            raise ValueError(f'noise={self.noise!r} goes with estimator="ccs", got estimator={self.estimator!r}')
         check_number("hessian_constant", self.hessian_constant, 0, 1, hint="1 is the paper's hessian of one per row")
         if self.hessian_constant < 1 and self.sfa:
             raise ValueError(
@@ -178,13 +190,11 @@ class BoundStochasticRank(BoundQueries):
         sizes = queries.sizes[self._active]
         jumping = np.minimum(self._rule.cut + 1, sizes)
         fast, huge = jumping > FAST_FROM, sizes >= _HUGE
-        if loss.estimator == "reinforce":
+        usual = self._usual_kernel()
+        if usual != "ccs":
             fast[:] = huge[:] = False
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
-        self._parts = [
-            self._part("ccs" if loss.estimator == "ccs" else "reinforce", ~fast & ~huge, cost),
-            self._part("fast_ccs", fast & ~huge, cost),
-        ]
+        self._parts = [self._part(usual, ~fast & ~huge, cost), self._part("fast_ccs", fast & ~huge, cost)]
         self._huge = self._active[huge]
         idle = np.ones(len(queries.sizes), bool)
         idle[self._active] = False
@@ -195,6 +205,11 @@ class BoundStochasticRank(BoundQueries):
             )
             self._rule = self._rule._replace(multipliers=self._rule.multipliers / (size if size > 0 else 1.0))
 
+    def _usual_kernel(self) -> str:
+        if self.loss.estimator == "reinforce":
+            return "reinforce"
+        return "ccs" if self.loss.noise == "normal" else "logistic_ccs"
+
     def _part(self, kernel: str, which: NDArray[np.bool_], cost: Array) -> _Part:
         queries = self._active[which]
         longest = int(self.queries.sizes[queries].max(initial=0))
@@ -204,15 +219,17 @@ class BoundStochasticRank(BoundQueries):
         """What a thread works in, for queries of up to n documents."""
         from ._kernels import gradients
 
-        fast = self.loss.estimator == "ccs" and min(self._rule.cut + 1, n) > FAST_FROM
+        fast = self._usual_kernel() == "ccs" and min(self._rule.cut + 1, n) > FAST_FROM
         return gradients.make_scratch(n, self._rule.cut, fast)
 
     def _problem(self, iteration: int) -> Problem:
-        from ._kernels.gauss import KAPPA
+        from ._kernels.gauss import KAPPA, LOG2_E
 
         loss = self.loss
         key = stream_key(loss.seed, check_whole("iteration", iteration, 0), SMOOTHING)
-        unit, peak = KAPPA, _DENSITY if loss.estimator == "ccs" else 1.0
+        unit, peak = {"ccs": (KAPPA, _DENSITY), "reinforce": (KAPPA, 1.0), "logistic_ccs": (LOG2_E, 1.0)}[
+            self._usual_kernel()
+        ]
         smoothing = Smoothing(
             unit, peak, float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples), key
         )

@@ -115,12 +115,20 @@ class DCG(Metric):
 
 @dataclasses.dataclass(frozen=True)
 class NDCG(DCG):
-    """Normalised discounted cumulative gain: DCG@k divided by the largest DCG@k that the query allows.
+    """Normalised discounted cumulative gain: DCG@k divided by the largest DCG@k that the query allows, to the power `power`.
 
-    Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
+    At power 1 it is NDCG, in which all queries count alike; at 0 it is DCG, in which queries with more to gain count more.
+    Values between 0 and 1 are for training. Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR
+    techniques", TOIS 2002.
     """
 
     normaliser = "ideal"
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("power", self.power, 0, 1, hint="1 is NDCG, 0 is DCG")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,7 +292,7 @@ def parse_metric(name: str | Metric) -> Metric:
     """The metric that a name means: ``name``, ``name@k`` or ``name@k:option=value:...``; a metric is returned as it is.
 
     >>> parse_metric("ndcg@10")
-    NDCG(k=10, gain='exp')
+    NDCG(k=10, gain='exp', power=1.0)
     >>> str(parse_metric("NDCG@5:gain=linear"))
     'ndcg@5:gain=linear'
     """

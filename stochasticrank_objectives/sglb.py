@@ -36,7 +36,8 @@ class SGLB:
         eps, above 0: must be the booster's own learning rate, because noise and shrinkage are measured in it.
     diffusion_temperature
         Inverse strength of the noise, above 0, as in CatBoost: each row's gradient gets sqrt(2/(eps T)) N(0, 1). The paper
-        tunes it in 1e8..1e11; infinity means no noise.
+        tunes it in 1e8..1e11; infinity means no noise, only model shrinkage. A finite one goes with losses whose hessian is 1
+        per row.
     model_shrink_rate
         gamma, at least 0, as in CatBoost: before iteration t the model is multiplied by 1 - gamma*eps ("Constant") or
         1 - gamma/t ("Decreasing"). The paper tunes it in 1e-5..1e-2.
@@ -66,13 +67,14 @@ class SGLB:
     def __post_init__(self) -> None:
         if not callable(getattr(self.loss, "bind", None)):
             raise ValueError(f'loss must be a loss such as StochasticRank("ndcg@10"), got {self.loss!r}')
-        if isinstance(self.loss, StochasticRank) and self.loss.hessian_constant < 1:
-            raise ValueError(
-                f"SGLB goes with hessian_constant=1: its noise is measured against gradients as they are, got {self.loss}"
-            )
         check_number("learning_rate", self.learning_rate, 0, open_low=True, hint="use the booster's own")
         if self.diffusion_temperature != math.inf:
             check_number("diffusion_temperature", self.diffusion_temperature, 0, open_low=True, hint="inf means no noise")
+            if isinstance(self.loss, StochasticRank) and self.loss.hessian_constant < 1:
+                raise ValueError(
+                    "a finite diffusion_temperature goes with hessian_constant=1, because its noise is measured against "
+                    f"gradients as they are, got {self.loss}; diffusion_temperature=inf shrinks the model without noise"
+                )
         check_number("model_shrink_rate", self.model_shrink_rate, 0)
         check_seed(self.seed)
         if self.model_shrink_mode not in ("Constant", "Decreasing"):
