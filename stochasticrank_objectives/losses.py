@@ -64,8 +64,9 @@ class Loss(Protocol):
 class StochasticRank(MetricLoss["BoundStochasticRank"]):
     """The smoothed metric as a loss (Ustimenko & Prokhorenkova, "StochasticRank", ICML 2020).
 
-    The loss of a query with scores z and labels r is minus the expectation of the metric of z - sigma*mu*r + sigma*noise,
-    with standard normal noise; its gradient is estimated without bias from `samples` draws. Losses of queries are added.
+    The loss of a query with scores z and labels r is minus the expectation of the metric of
+    ``z - sigma*mu*r + sigma*noise``, with standard normal noise. Its gradient is estimated without bias from `samples`
+    draws. Losses of queries are added.
 
     Parameters
     ----------
