@@ -5,6 +5,7 @@ from .evaluation import Evaluation, bind_evaluation, evaluate
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
 from .sglb import SGLB
+from .yeti import YetiLoss, YetiRank
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,8 @@ __all__ = [
     "Precision",
     "Recall",
     "StochasticRank",
+    "YetiLoss",
+    "YetiRank",
     "bind_evaluation",
     "evaluate",
     "parse_metric",

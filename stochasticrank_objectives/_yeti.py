@@ -1,0 +1,188 @@
+"""Pairs of near neighbours in noisy rankings: the derivatives of YetiRank and YetiLoss.
+
+A query is ranked by its scores with noise, several times over. In each ranking a document at position a has a pair with the
+one at b = a + 1, ..., a + neighbours; the pair weighs as much as a swap of the two would change the metric (see `_lambdas`),
+and its loss is the logistic one of the scores without noise. All pairs of one distance b - a are done in one go.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._gauss import LANES, exp2_negative
+from ._lambdas import _LARGEST, _LOG2_E
+from ._noise import _LOW, _32, _log, philox
+from ._noise import padded as noise_padded
+from ._numba import aligned, inline, inner, kernel, wide
+from ._select import room, select
+from .metrics import AVERAGE, CASCADE, PLAIN, Array
+
+LOGISTIC = 4  # the purpose of this noise, beside those in `_noise` and `_lambdas`
+
+
+class Scratch(NamedTuple):
+    """Arrays for one query after another. By document, in the order of falling gain: z scores, y with noise, noise, slope
+    and curve (the derivatives so far). By position: place (which document), x score in powers of two, gain; factor, earned
+    and chance as in `_lambdas` for swaps that begin here; coefficient, pull and bend of the pairs that do.
+    """
+
+    z: Array
+    y: Array
+    noise: Array
+    slope: Array
+    curve: Array
+    place: NDArray[np.int64]
+    top_y: Array
+    spare_y: Array
+    spare_index: NDArray[np.int64]
+    tally: NDArray[np.int64]
+    x: Array
+    gain: Array
+    factor: Array
+    earned: Array
+    chance: Array
+    coefficient: Array
+    pull: Array
+    bend: Array
+
+
+def make_scratch(n: int, size: int) -> Scratch:
+    """Room for queries of up to n documents, of which the best `size` are ranked."""
+    size = min(size, n)
+    space, long = room.py_func(n, size), size + LANES
+    z, y, noise, slope, curve = aligned(n, n, noise_padded.py_func(n), n, n)
+    place, top_y, spare_y, spare_index, tally = aligned(space, space, space, n, space)
+    return Scratch(
+        z, y, noise, slope, curve, place.view(np.int64), top_y, spare_y, spare_index.view(np.int64), tally.view(np.int64),
+        *aligned(long, long, long, long, long, long, long, long),
+    )  # fmt: skip
+
+
+@inline
+def _logistic(word):
+    """A standard logistic deviate, log(u/(1 - u)), from a 32-bit word."""
+    u = (np.float64(np.int64(word)) + 0.5) * 2.0**-32
+    return _log(u / (1.0 - u))
+
+
+@inner
+def fill_logistics(out, n, key, query, sample):
+    """The n standard logistic deviates of one query and sample: out[:noise_padded(n)], laid out as by `fill_normals`."""
+    wide()
+    stride = noise_padded(n) // 4
+    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
+    q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
+    s = np.uint64(sample) & _LOW
+    out0, out1 = out[:stride], out[stride : 2 * stride]
+    out2, out3 = out[2 * stride : 3 * stride], out[3 * stride : 4 * stride]
+    for block in range(stride):
+        a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
+        out0[block], out1[block] = _logistic(a), _logistic(b)
+        out2[block], out3[block] = _logistic(c), _logistic(d)
+
+
+@inline
+def _rank(s, gains, n, size, noise, key, query_key, sample):
+    """The best `size` documents by their scores with noise, ties in the worst order."""
+    y = s.y
+    if noise > 0.0:
+        fill_logistics(s.noise, n, key, query_key, sample)
+        for j in range(n):
+            y[j] = s.z[j] + noise * s.noise[j]
+    else:
+        for j in range(n):
+            y[j] = s.z[j]
+    select(y, n, size, -np.inf, True, s.top_y, s.place, s.spare_y, s.spare_index, s.tally)
+    for p in range(size):
+        at = s.place[p]
+        s.x[p], s.gain[p] = _LOG2_E * s.z[at], gains[at]
+
+
+@inline
+def _begin_swaps(s, kind, count):
+    """The state of `_fill_swaps` before the first distance."""
+    factor = 1.0
+    for a in range(count):
+        s.factor[a], s.earned[a] = factor, 0.0
+        s.chance[a] = 1.0 if kind == CASCADE else factor
+        if kind == CASCADE:
+            factor *= 1.0 - s.gain[a]
+        elif kind == AVERAGE:
+            factor += s.gain[a]
+
+
+@inner
+def _fill_swaps(kind, out, here, there, gain_there, factor, earned, chance):
+    """What a swap of each document with the one at some distance changes, over the difference of their gains; distances
+    come in turn. `here` and `there` are the weights of the two positions."""
+    if kind == PLAIN:
+        for a in range(len(out)):
+            out[a] = abs(here[a] - there[a])
+    elif kind == CASCADE:
+        for a in range(len(out)):
+            out[a] = abs(factor[a] * (here[a] - earned[a] - chance[a] * there[a]))
+            earned[a] += chance[a] * there[a] * gain_there[a]
+            chance[a] *= 1.0 - gain_there[a]
+    else:
+        for a in range(len(out)):
+            out[a] = abs(factor[a] * here[a] + earned[a] - chance[a] * there[a])
+            earned[a] += there[a] * gain_there[a]
+            chance[a] += gain_there[a]
+
+
+@inner
+def _fill_pairs(pull, bend, coefficient, x, x_there, gain, gain_there):
+    """Both derivatives of each pair's loss, log(1 + exp(-(s_i - s_j))) with i the better, by the score of the first."""
+    for a in range(len(pull)):
+        difference, ahead = gain[a] - gain_there[a], x[a] - x_there[a]
+        e = exp2_negative(-abs(ahead))
+        share = 1.0 / (1.0 + e)
+        wrong = share * (e if (ahead >= 0.0) == (difference > 0.0) else 1.0)
+        pull[a] = -coefficient[a] * difference * wrong
+        bend[a] = coefficient[a] * abs(difference) * e * share * share
+
+
+@kernel
+def yeti_range(
+    s, gradient, hessian, scores, ptr, order, gains, scale, keys, active, begin, end,
+    kind, weights, cut, neighbours, noise, permutations, key,
+):  # fmt: skip
+    """Both derivatives of the loss for the queries active[begin:end], put into their rows.
+
+    `weights` has zeros for at least `neighbours` positions from the cut on.
+    """
+    for at in range(begin, end):
+        query = active[at]
+        start, n = ptr[query], ptr[query + 1] - ptr[query]
+        rows, gain = order[start : start + n], gains[start : start + n]
+        size = min(n, cut + neighbours)
+        for j in range(n):
+            s.z[j] = min(max(scores[start + rows[j]], -_LARGEST), _LARGEST)
+            s.slope[j] = s.curve[j] = 0.0
+        for permutation in range(permutations):
+            _rank(s, gain, n, size, noise, key, keys[query], permutation)
+            if kind != PLAIN:
+                _begin_swaps(s, kind, size)
+            for step in range(1, min(neighbours, n - 1) + 1):
+                pairs = min(cut, n - step)
+                coefficient, pull, bend = s.coefficient[:pairs], s.pull[:pairs], s.bend[:pairs]
+                there = s.gain[step : step + pairs]
+                _fill_swaps(
+                    kind, coefficient, weights[:pairs], weights[step : step + pairs], there,
+                    s.factor[:pairs], s.earned[:pairs], s.chance[:pairs],
+                )  # fmt: skip
+                _fill_pairs(pull, bend, coefficient, s.x[:pairs], s.x[step : step + pairs], s.gain[:pairs], there)
+                for a in range(pairs):
+                    one, other = s.place[a], s.place[a + step]
+                    s.slope[one] += pull[a]
+                    s.slope[other] -= pull[a]
+                    s.curve[one] += bend[a]
+                    s.curve[other] += bend[a]
+        times = scale[query] / permutations
+        for j in range(n):
+            row = start + rows[j]
+            gradient[row] = times * s.slope[j]
+            hessian[row] = times * s.curve[j]
