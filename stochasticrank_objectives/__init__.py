@@ -2,6 +2,7 @@
 
 from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
+from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
 from .sglb import SGLB
@@ -17,6 +18,7 @@ __all__ = [
     "NDCG",
     "RBP",
     "SGLB",
+    "XENDCG",
     "Evaluation",
     "Hit",
     "LambdaLoss",
@@ -24,6 +26,7 @@ __all__ = [
     "Metric",
     "PFound",
     "Precision",
+    "QueryRMSE",
     "Recall",
     "StochasticRank",
     "YetiLoss",

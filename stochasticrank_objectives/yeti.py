@@ -167,15 +167,15 @@ class BoundYeti(BoundQueries):
     def __init__(
         self, loss: YetiRank | YetiLoss, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
     ) -> None:
+        from . import _yeti
+
         super().__init__(loss, queries, weights, query_keys)
         sizes = queries.sizes[self._active]
         longest = int(sizes.max(initial=1))
         self._neighbours = min(int(loss.neighbours), longest)
         self._weights = np.append(queries.position_weights, np.zeros(self._neighbours))
-        self._cost = sizes * (16.0 + 2.0 * min(self._neighbours, 8))
+        self._cost: Array = sizes * (16.0 + 2.0 * min(self._neighbours, 8))
         size = min(longest, queries.cut + self._neighbours)
-        from . import _yeti
-
         self._scratch = _threads.Spare(functools.partial(_yeti.make_scratch, longest, size))
         self._scale = queries.scale * self._query_weights
         self._scale /= self._unit()

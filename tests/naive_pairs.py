@@ -10,7 +10,7 @@ import naive
 import naive_baselines
 import numpy as np
 
-from stochasticrank_objectives import _noise, _yeti
+from stochasticrank_objectives import _listwise, _noise, _yeti
 
 
 def logistics(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0, sample: int = 0) -> np.ndarray:
@@ -98,3 +98,58 @@ def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], o
             for _ in range(orders):
                 total += 2 * sum(pair_weights(loss, rng.permutation(n).tolist(), r).values()) / 4 / orders
     return total / rows if rows and not math.isclose(total, 0) else 1.0
+
+
+def uniforms(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0) -> np.ndarray:
+    """The kernels' draws of one query, the j-th for the document with the j-th largest gain."""
+    out = np.empty(32 * (n // 32 + 1))
+    _listwise.fill_uniforms(out, n, _noise.stream_key(seed, iteration, _listwise.UNIFORM), np.uint64(query_key), 0)
+    return out[:n]
+
+
+def lightgbm_xendcg(scores: Sequence[float], labels: Sequence[float], draws: Sequence[float]) -> tuple[list, list]:
+    """RankXENDCG::GetGradientsForOneQuery of LightGBM (src/objective/rank_objective.hpp), line by line."""
+    n = len(scores)
+    if n <= 1:
+        return [0.0] * n, [0.0] * n
+    exps = [math.exp(z - max(scores)) for z in scores]
+    rho = [e / sum(exps) for e in exps]
+    params = [2.0**label - draw for label, draw in zip(labels, draws, strict=True)]
+    inverse = 1.0 / sum(params)
+    lambdas = [rho[i] - params[i] * inverse for i in range(n)]
+    params = [lambdas[i] / (1.0 - rho[i]) for i in range(n)]
+    total = sum(params)
+    for i in range(n):
+        term = rho[i] * (total - params[i])
+        lambdas[i] += term
+        params[i] = term / (1.0 - rho[i])
+    total = sum(params)
+    for i in range(n):
+        lambdas[i] += rho[i] * (total - params[i])
+    return lambdas, [p * (1.0 - p) for p in rho]
+
+
+def xendcg_derivatives(
+    loss: Any, scores: np.ndarray, labels: np.ndarray, groups: Sequence[int], iteration: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `derivatives` of a bound `XENDCG` returns."""
+    first, second = np.zeros(len(labels)), np.zeros(len(labels))
+    begin = 0
+    for query, n in enumerate(groups):
+        rows = slice(begin, begin + n)
+        begin += n
+        draws = np.empty(n)
+        falling = np.argsort(-labels[rows], kind="stable")
+        draws[falling] = uniforms(n, seed=loss.seed, iteration=iteration, query_key=query)
+        first[rows], second[rows] = lightgbm_xendcg(scores[rows].tolist(), labels[rows].tolist(), draws.tolist())
+    return first, second
+
+
+def catboost_query_rmse(
+    scores: Sequence[float], labels: Sequence[float], weights: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """TQueryRmseError of CatBoost (algo_helpers/error_functions.h) for one query, with the sign of a loss."""
+    total = sum(weights)
+    mean = sum((r - z) * w for r, z, w in zip(labels, scores, weights, strict=True)) / total if total > 0 else 0.0
+    first = [-(r - z - mean) * w for r, z, w in zip(labels, scores, weights, strict=True)]
+    return first, list(weights)
