@@ -72,7 +72,7 @@ def _softmax(share, rest, scores, rows, n):
 
 @inner
 def _add_order(slope, term, share, rest, n, best):
-    """The next order: share_j times the sum, over the others, of the last order's terms, which `term` has, over their rest."""
+    """The next order: share_j times the sum, over the others, of the last order's terms (in `term`) over their rest."""
     total = 0.0
     for j in range(n):
         term[j] /= rest[j]

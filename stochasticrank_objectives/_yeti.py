@@ -17,16 +17,18 @@ from ._lambdas import _LARGEST, _LOG2_E
 from ._noise import _LOW, _32, _log, philox
 from ._noise import padded as noise_padded
 from ._numba import aligned, inline, inner, kernel, wide
-from ._select import room, select
+from ._select import INSERTION, room, select
 from .metrics import AVERAGE, CASCADE, PLAIN, Array
 
+_FEW_MORE = 4  # times as many documents as are needed: a sort of them all beats a selection, unless only a few are needed
 LOGISTIC = 4  # the purpose of this noise, beside those in `_noise` and `_lambdas`
 
 
 class Scratch(NamedTuple):
     """Arrays for one query after another. By document, in the order of falling gain: z scores, y with noise, noise, slope
     and curve (the derivatives so far). By position: place (which document), x score in powers of two, gain; factor, earned
-    and chance as in `_lambdas` for swaps that begin here; coefficient, pull and bend of the pairs that do.
+    and chance as in `_lambdas` for swaps that begin here; coefficient, pull, bend of the pairs that do; slopes and curves,
+    the derivatives from one ranking.
     """
 
     z: Array
@@ -47,17 +49,19 @@ class Scratch(NamedTuple):
     coefficient: Array
     pull: Array
     bend: Array
+    slopes: Array
+    curves: Array
 
 
 def make_scratch(n: int, size: int) -> Scratch:
-    """Room for queries of up to n documents, of which the best `size` are ranked."""
+    """Room for queries of up to n documents, of which the best `size` are needed."""
     size = min(size, n)
-    space, long = room.py_func(n, size), size + LANES
+    space, long = max(room.py_func(n, size), min(n, _FEW_MORE * size)), size + LANES
     z, y, noise, slope, curve = aligned(n, n, noise_padded.py_func(n), n, n)
     place, top_y, spare_y, spare_index, tally = aligned(space, space, space, n, space)
     return Scratch(
         z, y, noise, slope, curve, place.view(np.int64), top_y, spare_y, spare_index.view(np.int64), tally.view(np.int64),
-        *aligned(long, long, long, long, long, long, long, long),
+        *aligned(*[long] * 10),
     )  # fmt: skip
 
 
@@ -95,9 +99,10 @@ def _rank(s, gains, n, size, noise, key, query_key, sample):
     else:
         for j in range(n):
             y[j] = s.z[j]
-    select(y, n, size, -np.inf, True, s.top_y, s.place, s.spare_y, s.spare_index, s.tally)
+    ranked = n if size > INSERTION and n <= _FEW_MORE * size else size
+    select(y, n, ranked, -np.inf, True, s.top_y, s.place, s.spare_y, s.spare_index, s.tally)
     for p in range(size):
-        at = s.place[p]
+        at = np.uint32(s.place[p])
         s.x[p], s.gain[p] = _LOG2_E * s.z[at], gains[at]
 
 
@@ -145,6 +150,13 @@ def _fill_pairs(pull, bend, coefficient, x, x_there, gain, gain_there):
         bend[a] = coefficient[a] * abs(difference) * e * share * share
 
 
+@inner
+def _add(slopes, curves, pull, bend, sign):
+    for a in range(len(slopes)):
+        slopes[a] += sign * pull[a]
+        curves[a] += bend[a]
+
+
 @kernel
 def yeti_range(
     s, gradient, hessian, scores, ptr, order, gains, scale, keys, active, begin, end,
@@ -157,13 +169,14 @@ def yeti_range(
     for at in range(begin, end):
         query = active[at]
         start, n = ptr[query], ptr[query + 1] - ptr[query]
-        rows, gain = order[start : start + n], gains[start : start + n]
+        rows, gain, own = order[start : start + n], gains[start : start + n], scores[start : start + n]
         size = min(n, cut + neighbours)
         for j in range(n):
-            s.z[j] = min(max(scores[start + rows[j]], -_LARGEST), _LARGEST)
+            s.z[j] = min(max(own[np.uint32(rows[j])], -_LARGEST), _LARGEST)
             s.slope[j] = s.curve[j] = 0.0
         for permutation in range(permutations):
             _rank(s, gain, n, size, noise, key, keys[query], permutation)
+            s.slopes[:size] = s.curves[:size] = 0.0
             if kind != PLAIN:
                 _begin_swaps(s, kind, size)
             for step in range(1, min(neighbours, n - 1) + 1):
@@ -175,12 +188,12 @@ def yeti_range(
                     s.factor[:pairs], s.earned[:pairs], s.chance[:pairs],
                 )  # fmt: skip
                 _fill_pairs(pull, bend, coefficient, s.x[:pairs], s.x[step : step + pairs], s.gain[:pairs], there)
-                for a in range(pairs):
-                    one, other = s.place[a], s.place[a + step]
-                    s.slope[one] += pull[a]
-                    s.slope[other] -= pull[a]
-                    s.curve[one] += bend[a]
-                    s.curve[other] += bend[a]
+                _add(s.slopes[:pairs], s.curves[:pairs], pull, bend, 1.0)
+                _add(s.slopes[step : step + pairs], s.curves[step : step + pairs], pull, bend, -1.0)
+            for p in range(size):
+                at_p = np.uint32(s.place[p])
+                s.slope[at_p] += s.slopes[p]
+                s.curve[at_p] += s.curves[p]
         times = scale[query] / permutations
         for j in range(n):
             row = start + rows[j]

@@ -72,7 +72,7 @@ class BoundXENDCG(BoundQueries):
         # As in LightGBM, queries with equal labels take part: they keep the scores together.
         self._active = np.flatnonzero((queries.sizes > 1) & (self._query_weights > 0))
         sizes = queries.sizes[self._active]
-        self._cost: Array = 16.0 * sizes
+        self._cost = np.float64(16.0) * sizes
         self._scratch = _threads.Spare(functools.partial(_listwise.make_scratch, int(sizes.max(initial=1))))
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:

@@ -160,9 +160,10 @@ class _Decaying(Metric):
 
 
 class BoundYeti(BoundQueries):
-    """`YetiRank` or `YetiLoss` with its data; made by `bind`."""
+    """`YetiRank` or `YetiLoss` with its data; made by `bind`. All derivatives are divided by `unit`."""
 
     loss: YetiRank | YetiLoss
+    unit: float
 
     def __init__(
         self, loss: YetiRank | YetiLoss, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
@@ -174,11 +175,12 @@ class BoundYeti(BoundQueries):
         longest = int(sizes.max(initial=1))
         self._neighbours = min(int(loss.neighbours), longest)
         self._weights = np.append(queries.position_weights, np.zeros(self._neighbours))
-        self._cost: Array = sizes * (16.0 + 2.0 * min(self._neighbours, 8))
+        self._cost = sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
         size = min(longest, queries.cut + self._neighbours)
         self._scratch = _threads.Spare(functools.partial(_yeti.make_scratch, longest, size))
         self._scale = queries.scale * self._query_weights
-        self._scale /= self._unit()
+        self.unit = self._find_unit()
+        self._scale /= self.unit
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
@@ -191,7 +193,7 @@ class BoundYeti(BoundQueries):
         permutations = int(loss.permutations) if loss.noise > 0 else 1
         return self._compute(values, int(loss.seed), iteration, float(loss.noise), permutations)
 
-    def _unit(self) -> float:
+    def _find_unit(self) -> float:
         """The mean hessian a row, of queries that have anything to learn from, while all scores are equal."""
         if not len(self._active):
             return 1.0
@@ -221,7 +223,7 @@ class BoundYeti(BoundQueries):
 
         if len(self._active):
             threads = _threads.check(self.loss.threads)
-            _threads.run(work, _threads.borders(permutations * self._cost, threads), threads, self._scratch)
+            _threads.run(work, _threads.borders(np.float64(permutations) * self._cost, threads), threads, self._scratch)
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights
