@@ -337,7 +337,7 @@ def test_xgboost_ranker_is_told_the_metric() -> None:
 
 def test_as_good_as_catboosts_own_and_faster() -> None:
     """CatBoost's own has l2_leaf_reg of almost 0, and weighs rows by their pairs where it chooses splits. So it learns a
-    little faster: by up to 0.004 after 200 trees, by 0.002 or less after 500."""
+    little faster: it is ahead by 0.003 to 0.012 after 100 trees, on average by 0.003 after 200 and 0.001 after 500."""
     data, test = make_ranking(400), make_ranking(1500, seed=99)
     evaluation = sr.bind_evaluation("ndcg@10", test.labels, test.groups)
     common: dict[str, Any] = {
