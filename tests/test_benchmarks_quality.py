@@ -67,6 +67,8 @@ def test_a_loss_with_two_spellings_is_one_cell() -> None:
     cells = plan(["noisy-60"], ["lightgbm"], ["name:ndcg@10", f"sr.{spelled}"], replicates=2, rates=[0.1])
     assert [cell.replicate for cell in cells] == [0, 1]
     own = plan(["MQ2008"], BOOSTERS, ["own", "own:lambdarank"], replicates=1)
+    binary = plan(["clicks-60"], ["lightgbm"], ["own"], replicates=1, rates=[0.1])
+    assert [cell.spec for cell in binary] == ["own:lambdarank", "own:rank_xendcg"]  # gains of 0 and 1 are linear
     assert len(own) == 5 * 2 * sum(map(len, OWN.values()))
 
 
@@ -141,5 +143,5 @@ def test_the_opponents() -> None:
     records = {str(i): record for i, record in enumerate(better_on_test + better_on_validation)}
     own = compare.by_validation(compare.of(records, "lightgbm", OWN["lightgbm"]), "map")
     assert {record["objective"] for record in own.values()} == {"own:lambdarank"}
-    hard = compare.best_own(records, "lightgbm", "map", [0, 1])
+    hard = compare.best_own(list(records.values()), "map", [0, 1])
     assert {record["objective"] for record in hard.values()} == {"own:rank_xendcg"}

@@ -22,11 +22,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each")
     parser.add_argument("--sets", type=_list, help="such as noisy-500,MQ2008; default: all")
     parser.add_argument("--boosters", type=_list, default=list(BOOSTERS))
-    parser.add_argument("--objectives", action="append", help="own, recommended, name:METRIC or an expression; repeatable")
+    parser.add_argument("--objectives", action="append", help="own, variants, recommended, name:METRIC or an expression")
     parser.add_argument("--replicates", type=int, default=2, help="tasks per generated data set")
     parser.add_argument("--rates", type=_list, help="learning rates; default: two per booster")
     parser.add_argument("--again", action="store_true", help="run cells that are stored, too")
     parser.add_argument("--ours", default="recommended", help="report: the objective that is compared with the own ones")
+    parser.add_argument("--variants", action="store_true", help="report, explore: own objectives with options are own ones")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("docs/quality"), help="report: where to write")
     parser.add_argument("--metric", choices=METRICS, default="ndcg@10", help="explore: the metric of the table")
     return parser
@@ -51,11 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.what in (None, "report"):
         from .report import write
 
-        write(options.ours, options.output, sets=options.sets or every, boosters=options.boosters)
+        write(options.ours, options.output, sets=options.sets or every, boosters=options.boosters, variants=options.variants)
     if options.what == "explore":
         from .report import explore
 
-        explore(options.boosters, options.metric, options.sets or every, options.objectives)
+        explore(options.boosters, options.metric, options.sets or every, options.objectives, options.variants)
     return 1 if failed else 0
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from . import datasets
 from .cells import Record
-from .objectives import METRICS, OWN, STOPS_ON, resolve
+from .objectives import METRICS, STOPS_ON, opponents, resolve
 
 Records = dict[str, Record]
 ByReplicate = dict[int, Record]
@@ -69,12 +69,13 @@ def names_of(spec: str, data: str, booster: str, metric: str, records: Records) 
     return {resolve(spec, booster, rate, datasets.max_grade(data)).name for rate in rates}
 
 
-def best_own(records: Records, booster: str, metric: str, replicates: Iterable[int]) -> ByReplicate:
+def best_own(records: list[Record], metric: str, replicates: Iterable[int]) -> ByReplicate:
     """The single own objective with the best mean test value, its learning rate chosen by validation: a hard opponent."""
     wanted = set(replicates)
     if not wanted:
         return {}
-    every = [by_validation(of(records, booster, [name]), metric) for name in OWN[booster]]
+    names = dict.fromkeys(record["objective"] for record in records)
+    every = [by_validation([r for r in records if r["objective"] == name], metric) for name in names]
     whole = [{r: one[r] for r in wanted} for one in every if wanted <= set(one)]
     return max(whole, key=lambda one: np.mean([test_value(record, metric) for record in one.values()]), default={})
 
@@ -140,14 +141,15 @@ class Comparison(NamedTuple):
     ratios: list[float]
 
 
-def compare(data: str, booster: str, spec: str, records: Records) -> Comparison | None:
+def compare(data: str, booster: str, spec: str, records: Records, *, variants: bool = False) -> Comparison | None:
     """Ours beside the own objectives; None if nothing is stored of either."""
     careful, hard, ratios = {}, {}, []
+    against = of(records, booster, opponents(booster, variants=variants))
     for metric in METRICS:
         ours = by_validation(of(records, booster, names_of(spec, data, booster, metric, records)), metric)
-        own = by_validation(of(records, booster, OWN[booster]), metric)
+        own = by_validation(against, metric)
         one = paired(ours, own, metric)
-        other = paired(ours, best_own(records, booster, metric, set(ours) & set(own)), metric)
+        other = paired(ours, best_own(against, metric, set(ours) & set(own)), metric)
         if one is not None:
             careful[metric] = one
         if other is not None:

@@ -33,6 +33,23 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "own:StochasticRank:metric=NDCG;top=10;type=Exp": {"loss_function": "StochasticRank:metric=NDCG;top=10;type=Exp"},
     },
 }
+"""The word `own`: what a user finds first."""
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "xgboost": {
+        f"own:{name}:lambdarank_score_normalization=False": {"objective": name, "lambdarank_score_normalization": False}
+        for name in ("rank:ndcg", "rank:pairwise")
+    },
+    "lightgbm": {
+        "own:lambdarank:lambdarank_norm=False": {"objective": "lambdarank", "lambdarank_norm": False},
+        "own:lambdarank:lambdarank_norm=False,label_gain=linear": {
+            "objective": "lambdarank", "lambdarank_norm": False, "label_gain": list(range(32)),
+        },
+    },
+    "catboost": {},
+}  # fmt: skip
+"""The word `variants`: what a user finds who tries the options of these objectives."""
+LINEAR = ("ndcg_exp_gain=False", "label_gain=linear")
+"""How names of objectives end that differ from others only for labels above 1."""
 RECOMMENDED = tuple(f"name:{metric}" for metric in METRICS)
 
 
@@ -52,9 +69,10 @@ def reported(max_grade: int) -> dict[str, Any]:
 def resolve(spec: str, booster: str, rate: float, max_grade: int) -> Objective:
     """What a text stands for. Losses are named as they print, so one that has two spellings is trained only once."""
     if spec.startswith("own:"):
-        if spec not in OWN[booster]:
-            raise ValueError(f"{spec} is not one of {booster}'s own objectives: {', '.join(OWN[booster])}")
-        return Objective(spec, OWN[booster][spec], None)
+        known = OWN[booster] | VARIANTS[booster]
+        if spec not in known:
+            raise ValueError(f"{spec} is not one of {booster}'s own objectives: {', '.join(known)}")
+        return Objective(spec, known[spec], None)
     if spec.startswith("name:"):
         metric = spec.removeprefix("name:")
         loss = _of_metric(reported(max_grade).get(metric, metric), booster)
@@ -71,8 +89,14 @@ def _of_metric(metric: Any, booster: str) -> Any:
     return adapters.CatBoostObjective(metric).loss
 
 
-def expand(specs: list[str], booster: str) -> list[str]:
-    """Texts with the words `own` and `recommended` written out; own objectives of other boosters are left out."""
-    words = {"own": list(OWN[booster]), "recommended": list(RECOMMENDED)}
+def expand(specs: list[str], booster: str, max_grade: int) -> list[str]:
+    """Texts with the words written out, without own objectives of other boosters and those that equal another one."""
+    words = {"own": list(OWN[booster]), "variants": list(VARIANTS[booster]), "recommended": list(RECOMMENDED)}
     every = [one for spec in specs for one in words.get(spec, [spec])]
-    return [spec for spec in every if not spec.startswith("own:") or spec in OWN[booster]]
+    known = [one for one in OWN[booster] | VARIANTS[booster] if max_grade > 1 or not one.endswith(LINEAR)]
+    return [spec for spec in every if not spec.startswith("own:") or spec in known]
+
+
+def opponents(booster: str, *, variants: bool) -> list[str]:
+    """The names of the own objectives that a comparison is with."""
+    return [*OWN[booster], *(VARIANTS[booster] if variants else ())]

@@ -11,7 +11,7 @@ import numpy as np
 from ..harness import table
 from . import datasets, store
 from .compare import Comparison, Difference, Pooled, best_own, by_validation, compare, names_of, of, paired, pool
-from .objectives import BOOSTERS, METRICS, OWN, STOPS_ON
+from .objectives import BOOSTERS, METRICS, STOPS_ON, opponents
 
 HALVES = {"chosen": datasets.CHOSEN_ON, "judged": datasets.JUDGED_ON}
 ABOUT = {
@@ -21,8 +21,8 @@ ABOUT = {
 KINDS = {"careful": "own objective chosen by validation", "hard": "own objective that is best on test data"}
 
 
-def _comparisons(spec: str, sets: list[str], boosters: list[str]) -> list[Comparison]:
-    every = [compare(name, booster, spec, store.read(name)) for name in sets for booster in boosters]
+def _comparisons(spec: str, sets: list[str], boosters: list[str], variants: bool) -> list[Comparison]:
+    every = [compare(name, booster, spec, store.read(name), variants=variants) for name in sets for booster in boosters]
     return [one for one in every if one is not None]
 
 
@@ -153,11 +153,11 @@ def _pictures(half: str, comparisons: list[Comparison], output: pathlib.Path) ->
     pyplot.close("all")
 
 
-def write(spec: str, output: pathlib.Path, *, sets: list[str], boosters: list[str]) -> None:
+def write(spec: str, output: pathlib.Path, *, sets: list[str], boosters: list[str], variants: bool = False) -> None:
     """Write a page with pictures for each half of the data sets, and print the pooled differences."""
     output.mkdir(parents=True, exist_ok=True)
     for half, names in HALVES.items():
-        comparisons = _comparisons(spec, [name for name in names if name in sets], boosters)
+        comparisons = _comparisons(spec, [name for name in names if name in sets], boosters, variants)
         if not comparisons:
             print(f"{half}: nothing is stored of {spec} and of own objectives")
             continue
@@ -168,18 +168,21 @@ def write(spec: str, output: pathlib.Path, *, sets: list[str], boosters: list[st
         print(_time_table(comparisons))
 
 
-def explore(boosters: list[str], metric: str, sets: list[str], specs: list[str] | None = None) -> None:
+def explore(
+    boosters: list[str], metric: str, sets: list[str], specs: list[str] | None = None, variants: bool = False
+) -> None:
     """Print each stored objective's test value minus that of the best own one, per data set."""
     stored = {name: records for name in sets if (records := store.read(name))}
     for booster in boosters:
         known = {r["objective"] for records in stored.values() for r in records.values() if r["booster"] == booster}
+        own = opponents(booster, variants=variants)
         rows, shown = [], []
-        for spec in specs or [*OWN[booster], *sorted(known - set(OWN[booster]))]:
+        for spec in specs or [*own, *sorted(known - set(own))]:
             found = {}
             for name, records in stored.items():
                 names = {spec} if spec in known else names_of(spec, name, booster, metric, records)
                 ours = by_validation(of(records, booster, names), metric)
-                if (one := paired(ours, best_own(records, booster, metric, ours), metric)) is not None:
+                if (one := paired(ours, best_own(of(records, booster, own), metric, ours), metric)) is not None:
                     found[name] = one
             if found:
                 total = pool(list(found.values()))

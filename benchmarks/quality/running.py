@@ -27,7 +27,7 @@ def plan(
         for replicate in datasets.replicates(name, replicates)
         for booster in boosters
         for rate in rates or RATES[booster]
-        for spec in expand(specs, booster)
+        for spec in expand(specs, booster, datasets.max_grade(name))
         for cell in [Cell(name, replicate, booster, spec, rate)]
     }
     return list(cells.values())
