@@ -18,7 +18,7 @@ from benchmarks.quality.cells import Cell, Record, block_means, run
 from benchmarks.quality.objectives import BOOSTERS, METRICS, OWN, resolve
 from benchmarks.quality.running import plan, run_all
 
-OURS = "sr.StochasticRank('dcg@20:gain=linear', sfa=False, hessian='absolute')"
+OURS = "sr.StochasticRank('dcg@20:gain=linear', sfa=False, hessian_constant=0.0)"
 FEW = Limits(trees=8, patience=5, dense=3, step=2)
 
 
