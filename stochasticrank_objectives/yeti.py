@@ -47,8 +47,10 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         How many of the documents that follow one in a ranking it has pairs with, at least 1.
     permutations
         Noisy rankings that are averaged, at least 1.
-    noise
+    sigma
         Scale of the logistic noise, at least 0. With 0 there is one ranking, in which equal scores stand in the worst order.
+    mu
+        Shift of relevant documents downwards in the noisy rankings, at least 0, as in `StochasticRank`.
     hessian
         What boosters divide a leaf's gradient by. ``"newton"``: the second derivative of each pair, w p (1 - p), with w the
         pair's weight and p the chance that the logistic function gives to the wrong order. ``"absolute"``: the size w p of
@@ -71,7 +73,8 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     _: dataclasses.KW_ONLY
     neighbours: int = 1
     permutations: int = 10
-    noise: float = 1.0
+    sigma: float = 1.0
+    mu: float = 0.0
     hessian: Literal["newton", "absolute"] = "newton"
     seed: int = 0
     threads: int | None = None
@@ -106,7 +109,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
         Weight of a position relative to the one above it, above 0 and at most 1.
     permutations
         Noisy rankings that are averaged, at least 1.
-    noise, hessian, seed, threads
+    sigma, mu, hessian, seed, threads
         As in `YetiLoss`.
 
     Examples
@@ -120,7 +123,8 @@ class YetiRank(MetricLoss["BoundYeti"]):
     _: dataclasses.KW_ONLY
     decay: float = 0.85
     permutations: int = 10
-    noise: float = 1.0
+    sigma: float = 1.0
+    mu: float = 0.0
     hessian: Literal["newton", "absolute"] = "newton"
     seed: int = 0
     threads: int | None = None
@@ -144,7 +148,8 @@ class YetiRank(MetricLoss["BoundYeti"]):
 def _check(loss: Any) -> None:
     """The parameters that both have."""
     check_whole("permutations", loss.permutations, 1, "CatBoost uses 10")
-    check_number("noise", loss.noise, 0, hint="0 means none; CatBoost's YetiRank has 1")
+    check_number("sigma", loss.sigma, 0, hint="it is the scale of the noise, 0 means none; CatBoost's YetiRank has 1")
+    check_number("mu", loss.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
     if loss.hessian not in ("newton", "absolute"):
         raise ValueError(f'hessian must be "newton" or "absolute", got {loss.hessian!r}')
     check_whole("seed", loss.seed, 0)
@@ -200,8 +205,8 @@ class BoundYeti(BoundQueries):
         """The gradient and the second derivatives, one of each a row; both are 0 for a document without pairs."""
         loss = self.loss
         values, iteration = check_scores(scores, self.rows), check_whole("iteration", iteration, 0)
-        permutations = int(loss.permutations) if loss.noise > 0 else 1
-        return self._compute(values, int(loss.seed), iteration, float(loss.noise), permutations)
+        permutations = int(loss.permutations) if loss.sigma > 0 else 1
+        return self._compute(values, int(loss.seed), iteration, float(loss.sigma), permutations)
 
     def _find_unit(self) -> float:
         """The mean hessian a row, of queries that have anything to learn from, while all scores are equal."""
@@ -218,19 +223,18 @@ class BoundYeti(BoundQueries):
         mean = float(hessian.sum() / max(of_rows[learning].sum(), np.finfo(float).tiny))
         return mean if mean > 0 and math.isfinite(mean) else 1.0
 
-    def _compute(self, values: Array, seed: int, iteration: int, noise: float, permutations: int) -> tuple[Array, Array]:
-        from ._kernels import noise as noise_kernels
-        from ._kernels import yeti
+    def _compute(self, values: Array, seed: int, iteration: int, sigma: float, permutations: int) -> tuple[Array, Array]:
+        from ._kernels import noise, yeti
 
         q = self.queries
-        key = noise_kernels.stream_key(seed, iteration, LOGISTIC)
+        key = noise.stream_key(seed, iteration, LOGISTIC)
         gradient, hessian = np.zeros(q.rows), np.zeros(q.rows)
 
         def work(scratch: Any, begin: int, end: int) -> None:
             yeti.yeti_range(
-                scratch, gradient, hessian, values, q.ptr, q.order, q.gains, self._scale, self.keys, self._active,
-                begin, end, q.metric.rule, self._weights, q.cut, self._neighbours, noise, permutations, key,
-                self.loss.hessian == "newton",
+                scratch, gradient, hessian, values, q.ptr, q.order, q.gains, q.relevance, self._scale, self.keys,
+                self._active, begin, end, q.metric.rule, self._weights, q.cut, self._neighbours, sigma,
+                float(self.loss.mu), permutations, key, self.loss.hessian == "newton",
             )  # fmt: skip
 
         if len(self._active):

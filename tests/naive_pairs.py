@@ -33,9 +33,9 @@ def rankings(
     gains = worth(loss, labels)
     falling = np.argsort(-gains, kind="stable")
     found = []
-    for sample in range(loss.permutations if loss.noise > 0 else 1):
+    for sample in range(loss.permutations if loss.sigma > 0 else 1):
         noisy = scores.copy()
-        noisy[falling] += loss.noise * logistics(
+        noisy[falling] += loss.sigma * logistics(
             len(labels), seed=loss.seed, iteration=iteration, query_key=query_key, sample=sample
         )
         found.append(naive_baselines.ranking(noisy, gains))

@@ -36,7 +36,7 @@ RTOL = 1e-8  # the kernels' exponential has a relative error of 5e-11
 GROUPS = [1, 2, 2, 3, 5, 9, 18]
 FEW = [
     YetiRank(),
-    YetiRank(decay=0.5, noise=0.3, permutations=3),
+    YetiRank(decay=0.5, sigma=0.3, permutations=3),
     YetiLoss("ndcg@5"),
     YetiLoss("mrr", neighbours=2),
     YetiLoss("map@4", neighbours=3),
@@ -72,14 +72,14 @@ def check(loss: Any, groups: list[int], seed: int, decimals: int | None = None) 
 def test_every_metric_equals_naive(name: str) -> None:
     for case, keywords in enumerate([{}, {"neighbours": 3, "permutations": 2}, {"neighbours": 50, "permutations": 1}]):
         for hessian in ("newton", "absolute"):
-            check(YetiLoss(name, noise=0.5 + case, hessian=hessian, seed=case, **keywords), GROUPS, case)
-    check(YetiLoss(name, noise=0.0, neighbours=2), GROUPS, 3, decimals=1)
+            check(YetiLoss(name, sigma=0.5 + case, hessian=hessian, seed=case, **keywords), GROUPS, case)
+    check(YetiLoss(name, sigma=0.0, neighbours=2), GROUPS, 3, decimals=1)
 
 
 @pytest.mark.parametrize("decay", [0.01, 0.5, 0.85, 0.97, 1.0])
 def test_yetirank_equals_naive(decay: float) -> None:
     check(YetiRank(decay=decay, seed=2), GROUPS, 1)
-    check(YetiRank(decay=decay, noise=0.0), GROUPS, 2, decimals=1)
+    check(YetiRank(decay=decay, sigma=0.0), GROUPS, 2, decimals=1)
     check(YetiRank(decay=decay, permutations=2), [30, 70, 250], 3)
 
 
@@ -93,15 +93,15 @@ def test_positions_of_little_weight_are_left_out() -> None:
     """0.85^56 is above 1e-4 and 0.85^57 is not; where the bound is met exactly, the position counts."""
     assert 0.85**56 > 1e-4 > 0.85**57
     labels = np.arange(200) % 2
-    gradient = YetiRank(noise=0.0).bind(labels, [200]).gradient(-np.arange(200.0))
+    gradient = YetiRank(sigma=0.0).bind(labels, [200]).gradient(-np.arange(200.0))
     assert np.count_nonzero(gradient) == 58
-    gradient = YetiRank(noise=0.0, decay=0.1).bind(labels, [200]).gradient(-np.arange(200.0))
+    gradient = YetiRank(sigma=0.0, decay=0.1).bind(labels, [200]).gradient(-np.arange(200.0))
     assert np.count_nonzero(gradient) == 6
 
 
 def test_three_documents_by_hand() -> None:
     """Labels 0, 3, 1 in this order: the pairs weigh 3 and 0.85 * 2."""
-    bound = YetiRank(noise=0.0).bind([0, 3, 1], [3])
+    bound = YetiRank(sigma=0.0).bind([0, 3, 1], [3])
     gradient, hessian = bound.derivatives([2.0, 1.0, 0.0])
     wrong = 1.0 / (1.0 + math.exp(-1.0))  # of the first pair; the second stands right
     close(
@@ -113,10 +113,20 @@ def test_three_documents_by_hand() -> None:
     )
 
 
+def test_mu_moves_relevant_documents_down_in_the_rankings_alone() -> None:
+    """A shift of 1,000 per grade puts them in the worst order, and the pairs' losses are those of the scores."""
+    labels, scores = np.array([4.0, 1.0, 0.0, 3.0, 2.0]), np.array([0.3, -0.2, 0.1, 0.4, 0.0])
+    shifted = YetiLoss("dcg", mu=1000.0).bind(labels, [5]).derivatives(scores)
+    pairs = twins.pair_weights(YetiLoss("dcg"), [2, 1, 4, 3, 0], labels)
+    expected = naive_baselines.pair_derivatives(pairs, scores, 1.0)
+    unit = YetiLoss("dcg", mu=1000.0).bind(labels, [5]).unit
+    close([unit * d for d in shifted], expected)
+
+
 def test_absolute_steps_are_at_most_one() -> None:
     """However wrong a pair stands, and Newton's step would be e^9 there."""
     for hessian, most in ("absolute", 1.0), ("newton", math.exp(9.0)):
-        gradient, second = YetiLoss("dcg", noise=0.0, hessian=hessian).bind([1, 0], [2]).derivatives([-9.0, 0.0])
+        gradient, second = YetiLoss("dcg", sigma=0.0, hessian=hessian).bind([1, 0], [2]).derivatives([-9.0, 0.0])
         np.testing.assert_allclose(np.abs(gradient / second), [most, most], rtol=1e-3)
 
 
@@ -163,7 +173,7 @@ def test_the_hessian_of_equal_scores_averages_one_per_row(loss: Any) -> None:
     assert bound.unit == pytest.approx(
         twins.equal_scores_hessian(loss, labels, groups, 50, np.random.default_rng(0)), rel=0.05
     )
-    plain = dataclasses.replace(loss, noise=1.0, permutations=100)
+    plain = dataclasses.replace(loss, sigma=1.0, permutations=100)
     _, hessian = plain.bind(labels, groups).derivatives(np.zeros(len(labels)), 1)
     active = np.repeat(np.add.reduceat(hessian, np.cumsum([0, *groups[:-1]])) > 0, groups)
     assert hessian[active].mean() == pytest.approx(1.0, rel=0.03)
@@ -189,11 +199,11 @@ scores_of_any_size = st.one_of(
 @hypothesis.given(
     documents=st.lists(st.tuples(st.sampled_from([0, 0, 1, 2, 4]), scores_of_any_size), min_size=1, max_size=40),
     loss=st.sampled_from(FEW),
-    noise=st.sampled_from([0.0, 1.0, 1e6]),
+    sigma=st.sampled_from([0.0, 1.0, 1e6]),
 )
-def test_properties(documents: list[tuple[int, float]], loss: Any, noise: float) -> None:
+def test_properties(documents: list[tuple[int, float]], loss: Any, sigma: float) -> None:
     labels, scores = np.array(documents, float).T
-    gradient, hessian = dataclasses.replace(loss, noise=noise).bind(labels, [len(labels)]).derivatives(scores)
+    gradient, hessian = dataclasses.replace(loss, sigma=sigma).bind(labels, [len(labels)]).derivatives(scores)
     assert np.isfinite(gradient).all()
     assert np.isfinite(hessian).all()
     assert (hessian >= 0).all()
@@ -207,7 +217,7 @@ def test_without_pairs_there_is_nothing() -> None:
     for loss in (YetiRank(), YetiLoss("ndcg@5"), YetiLoss("mrr")):
         for nothing in loss.bind([0, 0, 0, 2, 2, 1], [3, 2, 1]).derivatives(np.arange(6.0)):
             assert not nothing.any()
-    below_the_cut = YetiLoss("ndcg@2", noise=0.0).bind([0, 0, 2, 0, 3], [5]).gradient([5, 4, 3, 2, 1])
+    below_the_cut = YetiLoss("ndcg@2", sigma=0.0).bind([0, 0, 2, 0, 3], [5]).gradient([5, 4, 3, 2, 1])
     assert (below_the_cut != 0).tolist() == [False, True, True, False, False]
 
 
@@ -237,7 +247,7 @@ def test_noise_is_selected_by_seed_iteration_query_and_sample(loss: Any) -> None
     assert (gradient != dataclasses.replace(loss, seed=1).bind(labels, [20, 20]).gradient(scores, 3)).any()
     alone = loss.bind(labels[20:], [20], query_keys=[1])
     close([bound.unit * gradient[20:]], [alone.unit * alone.gradient(scores[20:], 3)], 1e-12)
-    still = dataclasses.replace(loss, noise=0.0)
+    still = dataclasses.replace(loss, sigma=0.0)
     np.testing.assert_array_equal(
         still.bind(labels, [20, 20]).gradient(scores, 3),
         dataclasses.replace(still, seed=1, permutations=4).bind(labels, [20, 20]).gradient(scores, 4),
@@ -295,7 +305,7 @@ def test_values() -> None:
         (lambda: YetiRank(decay=0), "decay must be a finite number above 0 and at most 1, got 0"),
         (lambda: YetiRank(decay=1.01), "decay must be a finite number above 0 and at most 1"),
         (lambda: YetiRank(permutations=0), "permutations must be a whole number of at least 1, got 0"),
-        (lambda: YetiRank(noise=-1), "noise must be a finite number at least 0, got -1"),
+        (lambda: YetiRank(sigma=-1), "sigma must be a finite number at least 0, got -1"),
         (lambda: YetiRank(seed=-1), "seed must be a whole number"),
         (lambda: YetiRank(threads=0), "threads must be a whole number of at least 1"),
         (lambda: YetiLoss("ndgc"), "did you mean"),

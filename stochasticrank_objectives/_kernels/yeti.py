@@ -88,13 +88,13 @@ def fill_logistics(out, n, key, query, sample):
 
 
 @inline
-def _rank(s, gains, n, size, noise, key, query_key, sample):
-    """The best `size` documents by their scores with noise, ties in the worst order."""
+def _rank(s, gains, relevance, n, size, sigma, mu, key, query_key, sample):
+    """The best `size` documents by z + sigma (noise - mu r), ties in the worst order."""
     y = s.y
-    if noise > 0.0:
+    if sigma > 0.0:
         fill_logistics(s.noise, n, key, query_key, sample)
         for j in range(n):
-            y[j] = s.z[j] + noise * s.noise[j]
+            y[j] = s.z[j] + sigma * (s.noise[j] - mu * relevance[j])
     else:
         for j in range(n):
             y[j] = s.z[j]
@@ -160,8 +160,8 @@ def _add(slopes, curves, pull, bend, sign):
 
 @kernel
 def yeti_range(
-    s, gradient, hessian, scores, ptr, order, gains, scale, keys, active, begin, end,
-    kind, weights, cut, neighbours, noise, permutations, key, newton,
+    s, gradient, hessian, scores, ptr, order, gains, relevance, scale, keys, active, begin, end,
+    kind, weights, cut, neighbours, sigma, mu, permutations, key, newton,
 ):  # fmt: skip
     """Both derivatives of the loss for the queries active[begin:end], put into their rows.
 
@@ -176,7 +176,7 @@ def yeti_range(
             s.z[j] = min(max(own[np.uint32(rows[j])], -_LARGEST), _LARGEST)
             s.slope[j] = s.curve[j] = 0.0
         for permutation in range(permutations):
-            _rank(s, gain, n, size, noise, key, keys[query], permutation)
+            _rank(s, gain, relevance[start : start + n], n, size, sigma, mu, key, keys[query], permutation)
             s.slopes[:size] = s.curves[:size] = 0.0
             if kind != PLAIN:
                 _begin_swaps(s, kind, size)
