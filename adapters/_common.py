@@ -105,6 +105,8 @@ class Objective:
 class ReportedMetric:
     """What metrics of boosters are made of: a metric, what counts as what in it, and the name that it is reported under."""
 
+    _booster: ClassVar[str]
+
     def __init__(
         self,
         metric: str | Metric,
@@ -128,14 +130,14 @@ class ReportedMetric:
         name = "" if self.name == self._default_name() else f", name={self.name!r}"
         return f"{type(self).__name__}({str(self.metric)!r}, ties={self.ties!r}, empty={self.empty!r}{name})"
 
-    def _settings(self) -> tuple[Any, ...]:
-        return self.metric, self.ties, self.empty, self.name, self.threads
+    def _compared(self) -> tuple[Any, ...]:
+        return self._booster, self.metric, self.ties, self.empty, self.name, self.threads
 
     def __eq__(self, other: object) -> bool:
-        return self._settings() == other._settings() if isinstance(other, type(self)) else NotImplemented
+        return self._compared() == other._compared() if isinstance(other, ReportedMetric) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._settings())
+        return hash(self._compared())
 
     def _bind(
         self,

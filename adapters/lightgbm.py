@@ -63,8 +63,8 @@ class LightGBMObjective(Objective):
     --------
     >>> LightGBMObjective("ndcg@10", mu=0.2)
     LightGBMObjective(StochasticRank('ndcg@10', mu=0.2, sfa=False, hessian_constant=0.0))
-    >>> LightGBMObjective("mrr", train_on="ndcg@10").metric
-    MRR(k=None)
+    >>> print(LightGBMObjective("mrr", train_on="ndcg@10").metric)
+    mrr
     """
 
     _booster = "lightgbm"
@@ -123,6 +123,8 @@ class LightGBMMetric(ReportedMetric):
     >>> LightGBMMetric("ndcg@10", ties="mean")
     LightGBMMetric('ndcg@10', ties='mean', empty=0.0)
     """
+
+    _booster = "lightgbm"
 
     def __init__(
         self,

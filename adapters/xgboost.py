@@ -39,13 +39,13 @@ def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float3
     return np.diff(borders.astype(np.int64)), weights if len(weights) else None
 
 
-def _settings(booster: Any) -> dict[str, Any]:
+def _configuration(booster: Any) -> dict[str, Any]:
     """All that a Booster is set to."""
     return cast(dict[str, Any], json.loads(booster.save_config())["learner"])
 
 
 def _threads(booster: Any) -> int | None:
-    return None if booster is None else threads_beside(_settings(booster)["generic_param"]["nthread"])
+    return None if booster is None else threads_beside(_configuration(booster)["generic_param"]["nthread"])
 
 
 class XGBoostObjective(Objective):
@@ -126,7 +126,7 @@ class XGBoostObjective(Objective):
     def _check_sglb(self, booster: Any) -> None:
         if not hasattr(self.loss, "learning_rate"):
             return
-        kind = _settings(booster)["gradient_booster"]
+        kind = _configuration(booster)["gradient_booster"]
         if kind["name"] == "dart":
             raise ValueError('booster="dart" rescales old trees, which SGLB does itself: use booster="gbtree" with SGLB')
         linear = kind["name"] == "gblinear"
@@ -142,10 +142,10 @@ def _turn_off_default_metric(booster: Any) -> None:
     When a parameter is set XGBoost forgets which `updater` was asked for, and all that was set of a linear one: these are
     set again.
     """
-    settings = _settings(booster)
-    if settings["metrics"] or settings["learner_train_param"]["disable_default_eval_metric"] != "0":
+    configuration = _configuration(booster)
+    if configuration["metrics"] or configuration["learner_train_param"]["disable_default_eval_metric"] != "0":
         return
-    kind = settings["gradient_booster"]
+    kind = configuration["gradient_booster"]
     forgotten: dict[str, Any] = {}
     if kind["name"] == "gblinear":
         for part in kind["updater"].values():
@@ -179,6 +179,8 @@ class XGBoostMetric(ReportedMetric):
     XGBoostMetric('ndcg@10', ties='mean', empty=0.0)
     """
 
+    _booster = "xgboost"
+
     def __init__(
         self,
         metric: str | Metric,
@@ -211,7 +213,7 @@ class XGBoostMetric(ReportedMetric):
         return self._bind(data.get_label(), groups, weights=weights, threads=_threads(booster))
 
     def _check_name(self, booster: Any) -> None:
-        if self.name in (metric["name"] for metric in _settings(booster)["metrics"]):
+        if self.name in (metric["name"] for metric in _configuration(booster)["metrics"]):
             raise ValueError(
                 f"eval_metric has XGBoost's own {self.name!r}, and its report would mix both; "
                 f"name this one, for example XGBoostMetric({str(self.metric)!r}, name='our-{self.name}')"

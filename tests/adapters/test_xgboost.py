@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import pickle
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import stochasticrank_objectives as sr
+from stochasticrank_objectives.adapters._common import calling
 from stochasticrank_objectives.adapters.xgboost import XGBoostMetric, XGBoostObjective, XGBoostRanker
 from stochasticrank_objectives.datasets import make_ranking
 
@@ -132,6 +134,44 @@ def test_continued_training_equals_training_in_one_go(loss, booster, tmp_path):
             np.testing.assert_allclose(on.predict(data), whole, rtol=1e-4, atol=1e-6)
 
 
+def test_canary_the_booster_is_among_the_callers_and_tells_what_the_adapter_relies_on():
+    """If this fails, a version of XGBoost calls in another way: `calling`, or what is read from its Booster, must change."""
+    seen = []
+
+    def watch(scores, data):
+        booster = calling(xgb.Booster)
+        assert booster is not None, "no Booster is among the callers of an objective"
+        configuration = json.loads(booster.save_config())["learner"]
+        kind = configuration["gradient_booster"]
+        part = kind["updater"]["linear_train_param"] if kind["name"] == "gblinear" else kind["tree_train_param"]
+        assert float(part["learning_rate"]) == pytest.approx(0.1)
+        assert configuration["learner_train_param"]["disable_default_eval_metric"] == "0"
+        assert kind["name"] == "gblinear" or kind["specified_updater"] is False
+        metrics = [metric["name"] for metric in configuration["metrics"]]
+        seen.append((booster.num_boosted_rounds(), int(configuration["generic_param"]["nthread"]), metrics))
+        return scores - data.get_label(), np.ones(len(scores))
+
+    def watch_as_metric(scores, data):
+        assert calling(xgb.Booster) is not None, "no Booster is among the callers of a metric"
+        container = calling(xgb.callback.CallbackContainer)
+        stops = [stop for stop in container.callbacks if isinstance(stop, xgb.callback.EarlyStopping)]
+        assert [(stop.maximize, stop.metric_name) for stop in stops] in ([(None, None)], [(False, None)])
+        return "ours", 0.0
+
+    data, params = matrix(), {**PARAMS, "eval_metric": "ndcg@5"}
+    xgb.train(params, data, 2, obj=watch)
+    booster = xgb.Booster(params, [data])
+    booster.update(data, 0, fobj=watch)
+    booster.update(data, 1, fobj=watch)
+    assert seen == [(0, 1, ["ndcg@5"]), (1, 1, ["ndcg@5"])] * 2
+    seen.clear()
+    xgb.train({"booster": "gblinear", "learning_rate": 0.1, "nthread": 1}, data, 1, obj=watch)
+    xgb.cv(params, data, 2, nfold=2, obj=watch, custom_metric=watch_as_metric, early_stopping_rounds=5)
+    assert [one[0] for one in seen] == [0, 0, 0, 1, 1]
+    keywords = {"evals": [(data, "x")], "custom_metric": watch_as_metric, "early_stopping_rounds": 5, "verbose_eval": False}
+    xgb.train(params, data, 2, obj=watch, **keywords)
+
+
 def test_iterations_in_training_and_when_it_goes_on():
     recorder, data = Recorder("ndcg@5"), matrix()
     part = train(recorder, data, rounds=3)
@@ -212,6 +252,7 @@ def test_weights_of_queries_and_evaluation_sets_without_any_metric():
     ],
     ids=lambda params: params.get("updater", params.get("tree_method")),
 )
+@pytest.mark.filterwarnings("ignore")  # XGBoost warns of any updater that is chosen by hand
 def test_turning_the_default_metric_off_changes_nothing_else(params):
     """XGBoost forgets some parameters when another is set during a training."""
     bound = sr.recommended("ndcg@5", booster="xgboost").bind(TRAIN.labels, TRAIN.groups)
