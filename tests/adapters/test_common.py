@@ -7,15 +7,21 @@ import dataclasses
 import doctest
 import gc
 import importlib
+import inspect
 import pickle
 from typing import Any
 
+import catboost
+import lightgbm as lgb
 import numpy as np
 import pytest
+import xgboost as xgb
 
 import stochasticrank_objectives as sr
 from stochasticrank_objectives import adapters
+from stochasticrank_objectives.adapters import _common
 from stochasticrank_objectives.adapters._common import Bindings, calling
+from stochasticrank_objectives.datasets import make_ranking
 from stochasticrank_objectives.recommended import BOOSTERS
 
 OBJECTIVES = {"xgboost": adapters.XGBoostObjective, "lightgbm": adapters.LightGBMObjective}
@@ -149,3 +155,106 @@ def test_the_nearest_caller_of_a_kind_is_found() -> None:
     assert calling(Caller) is None
     assert one.call(lambda: calling(Caller)) is one
     assert one.call(lambda: other.call(lambda: calling(Thing))) is other
+
+
+# ------------------------------------------------------------ threads
+
+
+class Counting:
+    """A loss whose bound form says how many threads it was left, as those of the core do."""
+
+    metric = sr.NDCG(5)
+    bound: Any = None
+
+    def bind(self, *arguments: Any, **keywords: Any) -> Any:
+        Counting.bound = sr.StochasticRank("ndcg@5").bind(*arguments, **keywords)
+        Counting.bound.threads = "not set"
+        return Counting.bound
+
+
+DATA = make_ranking(20, features=4)
+
+
+def train_xgboost(params: dict[str, Any], objective: Any, metric: Any) -> None:
+    data = xgb.DMatrix(DATA.features, DATA.labels, group=DATA.groups)
+    evals: dict[str, Any] = {"evals": [(data, "x")], "verbose_eval": False}
+    xgb.train(
+        params, data, 2, obj=adapters.XGBoostObjective(objective), custom_metric=adapters.XGBoostMetric(**metric), **evals
+    )
+
+
+def train_ranker(params: dict[str, Any], objective: Any, metric: Any) -> None:
+    model = adapters.XGBoostRanker(objective, metric=adapters.XGBoostMetric(**metric), n_estimators=2, **params)
+    model.fit(DATA.features, DATA.labels, qid=DATA.qid).score(DATA.features, DATA.labels, qid=DATA.qid)
+
+
+def train_lightgbm(params: dict[str, Any], objective: Any, metric: Any) -> None:
+    data = lgb.Dataset(DATA.features, DATA.labels, group=DATA.groups)
+    params = {"verbose": -1, **params, "objective": adapters.LightGBMObjective(objective)}
+    lgb.train(params, data, 2, valid_sets=[data], feval=adapters.LightGBMMetric(**metric))
+
+
+def train_lgbm_ranker(params: dict[str, Any], objective: Any, metric: Any) -> None:
+    model = lgb.LGBMRanker(
+        objective=adapters.LightGBMObjective(objective), n_estimators=2, verbose=-1, metric="None", **params
+    )
+    seen: dict[str, Any] = {"eval_set": [(DATA.features, DATA.labels)], "eval_group": [DATA.groups]}
+    if "eval_X" in inspect.signature(lgb.LGBMRanker.fit).parameters:
+        seen = {"eval_X": (DATA.features,), "eval_y": (DATA.labels,), "eval_group": [DATA.groups]}
+    model.fit(DATA.features, DATA.labels, group=DATA.groups, eval_metric=adapters.LightGBMMetric(**metric), **seen)
+
+
+def train_catboost(params: dict[str, Any], objective: Any, metric: Any) -> None:
+    pool = catboost.Pool(DATA.features, DATA.labels, group_id=DATA.qid)
+    common = {"iterations": 2, "logging_level": "Silent", "allow_writing_files": False, **params}
+    both = adapters.CatBoostObjective(objective, pool)
+    own = {"loss_function": both, "eval_metric": both, "boosting_type": "Plain"}
+    catboost.CatBoost({**common, **own}).fit(pool)
+    watched = adapters.CatBoostMetric(pools=pool, **metric)
+    catboost.CatBoost({**common, "loss_function": "RMSE", "eval_metric": watched}).fit(pool)
+
+
+def train_catboost_model(params: dict[str, Any], objective: Any, metric: Any) -> None:
+    common = {"iterations": 2, "logging_level": "Silent", "allow_writing_files": False, **params}
+    pool = catboost.Pool(DATA.features, DATA.labels, group_id=DATA.qid)
+    adapters.CatBoostStochasticRank(objective, **common).fit(pool)
+    watched = adapters.CatBoostMetric(pools=pool, **metric)
+    catboost.CatBoost({**common, "loss_function": "RMSE", "eval_metric": watched}).fit(pool)
+
+
+TOLD = [
+    (train_xgboost, "nthread"),
+    (train_xgboost, "n_jobs"),
+    (train_ranker, "n_jobs"),
+    *((train_lightgbm, name) for name in ("num_threads", "num_thread", "nthread", "nthreads", "n_jobs")),
+    (train_lgbm_ranker, "n_jobs"),
+    (train_catboost, "thread_count"),
+    (train_catboost_model, "thread_count"),
+]
+
+
+@pytest.mark.parametrize(("train", "name"), TOLD, ids=lambda one: one if isinstance(one, str) else one.__name__)
+def test_no_more_threads_than_the_booster_was_told(train: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int | None] = []
+
+    def recording(*arguments: Any, **keywords: Any) -> Any:
+        if len(arguments[1]) > 1:  # not the check of the settings
+            told.append(keywords["threads"])
+        return sr.bind_evaluation(*arguments, **keywords)
+
+    monkeypatch.setattr(_common, "bind_evaluation", recording)
+    monkeypatch.setattr(_common, "default_threads", lambda: 2)
+    if train is train_ranker:
+        monkeypatch.setattr(
+            "stochasticrank_objectives.adapters.xgboost.evaluate", lambda *_, threads, **__: told.append(threads)
+        )
+    for given, expected in {1: 1, 2: 2, 3: 2}.items():
+        told.clear()
+        train({name: given}, Counting(), {"metric": "mrr"})
+        assert Counting.bound.threads == expected
+        assert set(told) == {expected}
+        told.clear()
+        train({name: given}, Counting(), {"metric": "mrr", "threads": 5})
+        assert 5 in told
+    train({}, Counting(), {"metric": "mrr"})
+    assert Counting.bound.threads in (None, 1, 2)  # LGBMRanker always says a number
