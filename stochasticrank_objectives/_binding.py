@@ -87,20 +87,25 @@ class MetricLoss(Generic[Bound]):
             A whole number a query that selects its noise; by default its place in the data. With keys of their own, queries
             get the same noise whatever other queries are in the data.
         """
-        assert isinstance(self.metric, Metric)
-        queries = lay_out(self.metric, labels, groups, qid, _threads.check(self.threads))
+        queries = lay_out(self._bound_metric(), labels, groups, qid, _threads.check(self.threads))
         return self._bound_type(self, queries, weights, query_keys)  # type: ignore[return-value]
 
+    def _bound_metric(self) -> Metric:
+        """The metric for which data is laid out."""
+        assert isinstance(self.metric, Metric)
+        return self.metric
 
-def printed(loss: Any, first: str) -> str:
-    """A loss as it is written: its first parameter, then those that are not at their default."""
-    value = getattr(loss, first)
+
+def printed(loss: Any, first: str | None) -> str:
+    """A loss as it is written: its first parameter, if any is without a name, then those that are not at their default."""
+    value = getattr(loss, first) if first else None
+    shown = [repr(str(value)) if isinstance(value, Metric) else str(value)] if first else []
     changed = [
         f"{field.name}={getattr(loss, field.name)!r}"
         for field in dataclasses.fields(loss)
         if field.name != first and getattr(loss, field.name) != field.default
     ]
-    return f"{type(loss).__name__}({', '.join([repr(str(value)) if isinstance(value, Metric) else str(value), *changed])})"
+    return f"{type(loss).__name__}({', '.join([*shown, *changed])})"
 
 
 def check_query_keys(query_keys: ArrayLike | None, queries: int) -> NDArray[np.uint64]:

@@ -14,8 +14,9 @@ PLAIN, CASCADE, AVERAGE = 0, 1, 2
 WORST, BEST, MEAN = 0, 1, 2
 """How documents with equal scores are ranked."""
 
-SMOOTHING, LANGEVIN, GUMBEL = 1, 2, 3
-"""What noise is for: scores under StochasticRank, gradients under SGLB, scores under the baselines. Each has its own."""
+SMOOTHING, LANGEVIN, GUMBEL, LOGISTIC, UNIFORM = 1, 2, 3, 4, 5
+"""What noise is for: scores under StochasticRank, gradients under SGLB, scores under LambdaMART, scores under YetiRank,
+gains under XENDCG. Each has its own."""
 
 FAST_FROM = 250
 """Documents that can jump, from which on the fast Gauss transform is faster than summing directly."""
