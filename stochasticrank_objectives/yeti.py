@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,6 +49,11 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         Noisy rankings that are averaged, at least 1.
     noise
         Scale of the logistic noise, at least 0. With 0 there is one ranking, in which equal scores stand in the worst order.
+    hessian
+        What boosters divide a leaf's gradient by. ``"newton"``: the second derivative of each pair, w p (1 - p), with w the
+        pair's weight and p the chance that the logistic function gives to the wrong order. ``"absolute"``: the size w p of
+        its first derivative. The two agree for pairs in the right order. For a pair that is far in the wrong order, most
+        often because of a noisy label, Newton's step is huge, but one by the absolute derivative is at most 1.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -67,6 +72,7 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     neighbours: int = 1
     permutations: int = 10
     noise: float = 1.0
+    hessian: Literal["newton", "absolute"] = "newton"
     seed: int = 0
     threads: int | None = None
 
@@ -100,7 +106,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
         Weight of a position relative to the one above it, above 0 and at most 1.
     permutations
         Noisy rankings that are averaged, at least 1.
-    noise, seed, threads
+    noise, hessian, seed, threads
         As in `YetiLoss`.
 
     Examples
@@ -115,6 +121,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
     decay: float = 0.85
     permutations: int = 10
     noise: float = 1.0
+    hessian: Literal["newton", "absolute"] = "newton"
     seed: int = 0
     threads: int | None = None
 
@@ -138,6 +145,8 @@ def _check(loss: Any) -> None:
     """The parameters that both have."""
     check_whole("permutations", loss.permutations, 1, "CatBoost uses 10")
     check_number("noise", loss.noise, 0, hint="0 means none; CatBoost's YetiRank has 1")
+    if loss.hessian not in ("newton", "absolute"):
+        raise ValueError(f'hessian must be "newton" or "absolute", got {loss.hessian!r}')
     check_whole("seed", loss.seed, 0)
     _threads.check(loss.threads)
 
@@ -221,6 +230,7 @@ class BoundYeti(BoundQueries):
             yeti.yeti_range(
                 scratch, gradient, hessian, values, q.ptr, q.order, q.gains, self._scale, self.keys, self._active,
                 begin, end, q.metric.rule, self._weights, q.cut, self._neighbours, noise, permutations, key,
+                self.loss.hessian == "newton",
             )  # fmt: skip
 
         if len(self._active):

@@ -83,8 +83,18 @@ def yeti_derivatives(
             pairs = pair_weights(loss, order, labels[rows])
             one, two = naive_baselines.pair_derivatives(pairs, scores[rows], 1.0)
             first[rows] += times * one
-            second[rows] += times * two
+            second[rows] += times * (two if loss.hessian == "newton" else pair_sizes(pairs, scores[rows]))
     return first, second
+
+
+def pair_sizes(pairs: naive_baselines.Weights, scores: np.ndarray) -> np.ndarray:
+    """The sizes of all pairs' first derivatives, added up for both documents of each."""
+    sizes = np.zeros(len(scores))
+    for (better, worse), weight in pairs.items():
+        size = weight / (1 + math.exp(scores[better] - scores[worse]))
+        sizes[better] += size
+        sizes[worse] += size
+    return sizes
 
 
 def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], orders: int, rng: Any) -> float:
@@ -97,7 +107,8 @@ def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], o
         if gains.min() < gains.max():
             rows += n
             for _ in range(orders):
-                total += 2 * sum(pair_weights(loss, rng.permutation(n).tolist(), r).values()) / 4 / orders
+                curvature = 1 / 4 if loss.hessian == "newton" else 1 / 2  # of the logistic loss at equal scores
+                total += 2 * sum(pair_weights(loss, rng.permutation(n).tolist(), r).values()) * curvature / orders
     return total / rows if rows and not math.isclose(total, 0) else 1.0
 
 

@@ -138,15 +138,17 @@ def _fill_swaps(kind, out, here, there, gain_there, factor, earned, chance):
 
 
 @inner
-def _fill_pairs(pull, bend, coefficient, x, x_there, gain, gain_there):
-    """Both derivatives of each pair's loss, log(1 + exp(-(s_i - s_j))) with i the better, by the score of the first."""
+def _fill_pairs(pull, bend, coefficient, x, x_there, gain, gain_there, newton):
+    """Both derivatives of each pair's loss, log(1 + exp(-(s_i - s_j))) with i the better, by the score of the first.
+
+    Unless `newton`, the size of the first derivative stands for the second."""
     for a in range(len(pull)):
         difference, ahead = gain[a] - gain_there[a], x[a] - x_there[a]
         e = exp2_negative(-abs(ahead))
         share = 1.0 / (1.0 + e)
         wrong = share * (e if (ahead >= 0.0) == (difference > 0.0) else 1.0)
         pull[a] = -coefficient[a] * difference * wrong
-        bend[a] = coefficient[a] * abs(difference) * e * share * share
+        bend[a] = coefficient[a] * abs(difference) * (e * share * share if newton else wrong)
 
 
 @inner
@@ -159,7 +161,7 @@ def _add(slopes, curves, pull, bend, sign):
 @kernel
 def yeti_range(
     s, gradient, hessian, scores, ptr, order, gains, scale, keys, active, begin, end,
-    kind, weights, cut, neighbours, noise, permutations, key,
+    kind, weights, cut, neighbours, noise, permutations, key, newton,
 ):  # fmt: skip
     """Both derivatives of the loss for the queries active[begin:end], put into their rows.
 
@@ -186,7 +188,7 @@ def yeti_range(
                     kind, coefficient, weights[:pairs], weights[step : step + pairs], there,
                     s.factor[:pairs], s.earned[:pairs], s.chance[:pairs],
                 )  # fmt: skip
-                _fill_pairs(pull, bend, coefficient, s.x[:pairs], s.x[step : step + pairs], s.gain[:pairs], there)
+                _fill_pairs(pull, bend, coefficient, s.x[:pairs], s.x[step : step + pairs], s.gain[:pairs], there, newton)
                 _add(s.slopes[:pairs], s.curves[:pairs], pull, bend, 1.0)
                 _add(s.slopes[step : step + pairs], s.curves[step : step + pairs], pull, bend, -1.0)
             for p in range(size):
