@@ -25,7 +25,7 @@ test: $(VENV)/installed
 # The site goes to site/; a dead link, a missing page or a public name without a place in the reference is an error.
 # Nothing is fetched while it is built. The variable turns off an advertisement that mkdocs-material prints.
 docs: $(VENV)/installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The pictures of docs/how-it-works.md; they are committed, so this is needed only when they change.
 pictures: $(VENV)/installed
