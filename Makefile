@@ -1,15 +1,15 @@
-# make demo: train the three boosters on generated data; make test: everything that is checked.
-# Both create .venv on first use and need nothing but Python 3.10 or later and make.
+# make demo: train the three boosters on generated data; make test: everything that is checked; make docs: the site.
+# All create .venv on first use and need nothing but Python 3.10 or later and make.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test oldest bench clean
+.PHONY: demo test docs pictures oldest bench clean
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,docs]'
 	touch $@
 
 demo: $(VENV)/installed
@@ -19,7 +19,17 @@ test: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(MAKE) docs
 	$(BIN)/python -m pytest -n 2
+
+# The site goes to site/; a dead link, a missing page or a public name without a place in the reference is an error.
+# Nothing is fetched while it is built. The variable turns off an advertisement that mkdocs-material prints.
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The pictures of docs/how-it-works.md; they are committed, so this is needed only when they change.
+pictures: $(VENV)/installed
+	$(BIN)/python docs/pictures.py
 
 # The oldest versions that pyproject.toml admits, in an environment of their own. Left out are a comparison with XGBoost's
 # own lambdas, of which XGBoost 2.0 cannot leave out the normalisation, and notebooks, in which LightGBM 4.0 prints a warning
@@ -36,4 +46,4 @@ bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	rm -rf $(VENV) site .numba_cache .mypy_cache .ruff_cache .pytest_cache build *.egg-info

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, bind_evaluation
+from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties
 from stochasticrank_objectives.losses import BoundLoss, Loss
-from stochasticrank_objectives.metrics import Metric, parse_metric
-from stochasticrank_objectives.sglb import SGLB
+from stochasticrank_objectives.metrics import Metric
 
-from ._common import Bindings, as_loss, calling, require
+from ._common import (
+    Bindings,
+    Objective,
+    ReportedMetric,
+    calling,
+    check_learning_rate,
+    limit_threads,
+    require,
+    threads_beside,
+)
 
 lightgbm = require("lightgbm")
 
 __all__ = ["LightGBMMetric", "LightGBMObjective"]
 
-Bound = TypeVar("Bound")
 Floats = NDArray[np.float32]
-Arguments = tuple[ArrayLike, NDArray[Any], Any, Any]
 
 
-class LightGBMObjective:
+class LightGBMObjective(Objective):
     """A ranking metric as LightGBM's objective.
 
     One object serves ``lightgbm.train({"objective": objective, ...})``, ``lightgbm.cv``, ``Booster.update(fobj=objective)``
     and ``LGBMRanker(objective=objective)``, and may be used again: it depends on the Booster alone where a training stands.
 
-    A row's weight multiplies its gradient and its hessian, as in LightGBM's own ranking objectives; the hessian is 1
-    otherwise, so that a leaf is the (weighted) mean of its rows' gradients, unless the loss has one, as that of a metric's
-    name has (1 a row in the mean). Continued training
-    (`init_model`) goes on with the noise and the SGLB scale of the iteration at which the old model ended.
+    A row's weight multiplies its gradient and its hessian, as in LightGBM's own ranking objectives. The hessian is 1 per row
+    otherwise, so that a leaf is the (weighted) mean of its rows' gradients, unless the loss has a hessian; that of a
+    metric's name averages 1 per row. Continued training (`init_model`) goes on with the noise and the SGLB scale of the
+    iteration at which the old model ended.
 
-    `lightgbm.cv` splits rows, not queries, under any objective but its own: give it ``folds=GroupKFold(...)``.
+    `lightgbm.cv` splits rows, not queries, under any objective but its own: give it ``folds=GroupKFold(...)``. Refused are
+    ``bagging_by_query``, under which LightGBM learns nothing from a custom objective, and a Dataset with ``position``, which
+    only LightGBM's own lambdarank corrects for.
 
     With `SGLB`, the loss's learning_rate must be LightGBM's and must not change, and dart is refused; lambda_l1,
     max_delta_step and min_gain_to_split then apply to LightGBM's raw scores, not to the shrunken ones.
@@ -45,43 +51,56 @@ class LightGBMObjective:
     ----------
     loss
         A metric such as ``"ndcg@10"``, or a loss: `StochasticRank` or `SGLB`.
+    metric
+        What is to be reported; by default the metric that is named, or the loss's own. Training does not depend on it.
+    train_on
+        With a metric's name: another metric to train on than the recommended one.
     keywords
-        With a metric: fields of the loss that `recommended` gives for it, to change.
+        With a metric's name: fields of the loss that `recommended` gives for it, to change. Without ``threads`` among them,
+        or on the loss, no more threads are used than LightGBM's ``num_threads``.
 
     Examples
     --------
     >>> LightGBMObjective("ndcg@10", mu=0.2)
     LightGBMObjective(StochasticRank('ndcg@10', mu=0.2, sfa=False, hessian_constant=0.0))
+    >>> print(LightGBMObjective("mrr", train_on="ndcg@10").metric)
+    mrr
     """
 
-    def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
-        self.loss = as_loss(loss, keywords, "lightgbm")
-        self._bound: _ByLabels[tuple[BoundLoss, Floats]] = _ByLabels()
-        self._progress: Bindings[_Progress] = Bindings()
+    _booster = "lightgbm"
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.loss})"
+    def __init__(
+        self,
+        loss: str | Metric | Loss,
+        *,
+        metric: str | Metric | None = None,
+        train_on: str | Metric | None = None,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(loss, metric=metric, train_on=train_on, **keywords)
+        self._bindings: Bindings[tuple[BoundLoss, Floats]] = Bindings()
+        self._progress: Bindings[_Progress] = Bindings()
 
     # LightGBM counts the parameters: only a function of exactly four is given the groups by LGBMRanker.
     def __call__(self, y_true: Any, y_pred: Any, weight: Any = None, group: Any = None) -> tuple[Floats, Floats]:
         """Gradient and hessian, for (preds, dataset) and for (y_true, y_pred, weight, group)."""
         booster = _calling_booster()
-        if isinstance(self.loss, SGLB):
+        if hasattr(self.loss, "learning_rate"):  # at every iteration: a callback may change it
             _check_sglb(self.loss, booster.params)
-        scores, labels, weights, groups = _arguments(y_true, y_pred, weight, group)
-
-        def bind() -> tuple[BoundLoss, Floats]:
-            _check_whole_queries(booster.train_set)
-            hessian = np.ones(len(labels), np.float32) if weights is None else np.array(weights, np.float32)
-            return self.loss.bind(labels, groups, weights), hessian
-
-        bound, hessian = self._bound.get(labels, weights, groups, bind)
-        iteration = self._progress.get(booster, _Progress).iteration(booster.current_iteration())
+        scores, data = _arguments(y_true, y_pred, weight, group)
+        bound, hessian = self._bindings.get((*data, booster), lambda: self._bind(booster, *data))
+        iteration = self._progress.get((booster,), _Progress).iteration(booster.current_iteration())
         gradient, second = bound.derivatives(scores, iteration)
         return gradient.astype(np.float32), hessian if second is None else second.astype(np.float32)
 
+    def _bind(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any) -> tuple[BoundLoss, Floats]:
+        _check_training(booster)
+        bound = self.loss.bind(labels, groups, weights)
+        limit_threads(bound, _threads(booster))
+        return bound, np.ones(len(labels), np.float32) if weights is None else np.array(weights, np.float32)
 
-class LightGBMMetric:
+
+class LightGBMMetric(ReportedMetric):
     """A ranking metric as LightGBM's `feval` (`lightgbm.train`, `lightgbm.cv`) and as LGBMRanker's `eval_metric`.
 
     Row weights of the data become query weights as in LightGBM's own ranking metrics: the mean over the query's rows.
@@ -95,7 +114,9 @@ class LightGBMMetric:
         own ndcg keeps the order of the rows and counts such a query as 1.
     name
         What LightGBM calls it in logs and results, by default the metric's name. LightGBM's own ndcg@k has the same one:
-        choose another if both are evaluated.
+        choose another if both are evaluated. LGBMRanker evaluates its own unless it is given ``metric="None"``.
+    threads
+        How many threads; by default no more than LightGBM's ``num_threads``.
 
     Examples
     --------
@@ -103,51 +124,35 @@ class LightGBMMetric:
     LightGBMMetric('ndcg@10', ties='mean', empty=0.0)
     """
 
-    def __init__(self, metric: str | Metric, *, ties: Ties = "worst", empty: Empty = 0.0, name: str | None = None) -> None:
-        self.metric = parse_metric(metric)
-        self.ties: Ties = ties
-        self.empty: Empty = empty
-        self.name = str(self.metric) if name is None else name
-        bind_evaluation(self.metric, [0.0], [1], ties=ties, empty=empty)  # to complain now, not in training
-        self._bound: _ByLabels[Evaluation] = _ByLabels()
+    _booster = "lightgbm"
 
-    def __repr__(self) -> str:
-        name = "" if self.name == str(self.metric) else f", name={self.name!r}"
-        return f"{type(self).__name__}({str(self.metric)!r}, ties={self.ties!r}, empty={self.empty!r}{name})"
+    def __init__(
+        self,
+        metric: str | Metric,
+        *,
+        ties: Ties = "worst",
+        empty: Empty = 0.0,
+        name: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        super().__init__(metric, ties=ties, empty=empty, name=name, threads=threads)
+        self._bindings: Bindings[Evaluation] = Bindings()
 
     def __call__(self, y_true: Any, y_pred: Any, weight: Any = None, group: Any = None) -> tuple[str, float, bool]:
         """Name, value and "higher is better", for (preds, dataset) and for (y_true, y_pred, weight, group)."""
-        scores, labels, weights, groups = _arguments(y_true, y_pred, weight, group)
+        booster = calling(lightgbm.Booster)
+        scores, data = _arguments(y_true, y_pred, weight, group)
+        bound = self._bindings.get((*data, booster), lambda: self._bind_dataset(booster, *data))
+        return self.name, bound.mean(scores), True
 
-        def bind() -> Evaluation:
-            of_query = weights if weights is None else _means(weights, groups)
-            return bind_evaluation(self.metric, labels, groups, weights=of_query, ties=self.ties, empty=self.empty)
-
-        return self.name, self._bound.get(labels, weights, groups, bind).mean(scores), True
-
-
-class _ByLabels(Generic[Bound]):
-    """What was bound to each data set, known by its array of labels; copies and pickles start empty.
-
-    A Dataset keeps and hands out one array until labels are set anew, and LGBMRanker hands out only this array. So it stands
-    for the data as they are now; what is bound to it goes when it goes.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, Any, Any, Bound]] = {}
-
-    def get(self, labels: NDArray[Any], weights: Any, groups: Any, bind: Callable[[], Bound]) -> Bound:
-        known, key = self._known, id(labels)
-        if key in known:
-            alive, same_weights, same_groups, bound = known[key]
-            if alive() is labels and same_weights is weights and same_groups is groups:
-                return bound
-        bound = bind()
-        known[key] = weakref.ref(labels, lambda _: known.pop(key, None)), weights, groups, bound
-        return bound
-
-    def __reduce__(self) -> tuple[type[_ByLabels[Bound]], tuple[()]]:
-        return _ByLabels, ()
+    def _bind_dataset(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any) -> Evaluation:
+        if self.name in getattr(booster, "_Booster__name_inner_eval", ()):
+            raise ValueError(
+                f"LightGBM evaluates its own {self.name!r} too, and its records would mix both; name this one, for example "
+                f"LightGBMMetric({str(self.metric)!r}, name='our-{self.name}'), or turn LightGBM's off with metric=\"None\""
+            )
+        of_query = None if weights is None else _means(weights, groups)
+        return self._bind(labels, groups, weights=of_query, threads=_threads(booster))
 
 
 class _Progress:
@@ -177,8 +182,12 @@ def _calling_booster() -> Any:
     )
 
 
-def _arguments(y_true: Any, y_pred: Any, weight: Any, group: Any) -> Arguments:
-    """Scores, labels, weights and groups, from either form of call."""
+def _arguments(y_true: Any, y_pred: Any, weight: Any, group: Any) -> tuple[ArrayLike, tuple[NDArray[Any], Any, Any]]:
+    """Scores; then labels, weights and groups: from either form of call.
+
+    A Dataset keeps and hands out the same three arrays until they are set anew, and LGBMRanker hands out only these: they
+    stand for the data as they are now.
+    """
     scores = y_pred
     if isinstance(y_pred, lightgbm.Dataset):
         scores, data = y_true, y_pred
@@ -188,7 +197,7 @@ def _arguments(y_true: Any, y_pred: Any, weight: Any, group: Any) -> Arguments:
             "the data have no group: give the size of each query, as in lightgbm.Dataset(X, y, group=[...]) or "
             "LGBMRanker().fit(X, y, group=[...], eval_group=[...])"
         )
-    return scores, np.asarray(y_true), weight, group
+    return scores, (np.asarray(y_true), weight, group)
 
 
 def _means(weights: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
@@ -198,8 +207,33 @@ def _means(weights: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
     return means
 
 
+def _parameter(params: dict[str, Any], default: Any, *names: str) -> Any:
+    """A parameter of LightGBM by its name or one of its other names."""
+    return next((params[name] for name in names if params.get(name) is not None), default)
+
+
+def _threads(booster: Any) -> int | None:
+    names = ("num_threads", "num_thread", "nthread", "nthreads", "n_jobs")
+    return None if booster is None else threads_beside(_parameter(booster.params, None, *names))
+
+
+def _check_training(booster: Any) -> None:
+    """Refuse data and settings with which LightGBM trains something else than what it was asked for, without a word."""
+    data = booster.train_set
+    _check_whole_queries(data)
+    if str(booster.params.get("bagging_by_query", False)).lower() in ("true", "1", "+"):
+        raise ValueError(
+            "under bagging_by_query=True LightGBM learns nothing from a custom objective, and predicts a constant; leave it "
+            "out: bagging_fraction and bagging_freq then sample rows"
+        )
+    if hasattr(data, "get_position") and data.get_position() is not None:  # from 4.1 on
+        raise ValueError(
+            "position= of the Dataset is corrected for by LightGBM's own lambdarank only, and would be ignored; leave it out"
+        )
+
+
 def _check_whole_queries(data: Any) -> None:
-    """Refuse a part of a Dataset that cuts queries: LightGBM makes them, without a word, where it splits rows."""
+    """Refuse a part of a Dataset that cuts queries: LightGBM makes them where it splits rows."""
     if data.used_indices is None or data.reference is None or data.reference.get_group() is None:
         return
     sizes = np.asarray(data.reference.get_group())
@@ -212,17 +246,8 @@ def _check_whole_queries(data: Any) -> None:
         )
 
 
-def _check_sglb(loss: SGLB, params: dict[str, Any]) -> None:
+def _check_sglb(loss: Loss, params: dict[str, Any]) -> None:
     """Refuse settings with which the raw scores times the scale are not SGLB's scores."""
-
-    def value(default: Any, *names: str) -> Any:
-        return next((params[name] for name in names if params.get(name) is not None), default)
-
-    rate = float(value(0.1, "learning_rate", "eta", "shrinkage_rate"))
-    if not np.isclose(rate, loss.learning_rate, rtol=1e-6, atol=0):
-        raise ValueError(
-            f"learning_rate is {loss.learning_rate:g} in SGLB but {rate:g} in LightGBM; noise and shrinkage are measured in "
-            "it: set both to the same value, and keep it during the training"
-        )
-    if value("gbdt", "boosting", "boost", "boosting_type") == "dart":
+    check_learning_rate(loss, float(_parameter(params, 0.1, "learning_rate", "eta", "shrinkage_rate")), "LightGBM")
+    if _parameter(params, "gbdt", "boosting", "boost", "boosting_type") == "dart":
         raise ValueError('boosting="dart" rescales old trees, which SGLB does itself: use boosting="gbdt" with SGLB')

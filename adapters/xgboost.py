@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import json
-import math
-import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stochasticrank_objectives._data import sizes_from_qid
-from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, bind_evaluation, evaluate
+from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, evaluate
 from stochasticrank_objectives.losses import BoundLoss, Loss
-from stochasticrank_objectives.metrics import Metric, parse_metric
+from stochasticrank_objectives.metrics import Metric
 
-from ._common import Bindings, as_loss, calling, require
+from ._common import (
+    Bindings,
+    Objective,
+    ReportedMetric,
+    calling,
+    check_learning_rate,
+    limit_threads,
+    reported_metric,
+    require,
+    threads_beside,
+)
 
 xgb = require("xgboost")
 
-T = TypeVar("T")
-
 # From 2.1 on XGBoost reads float64 as fast as float32; before, it copied anything but float32 value by value in Python.
 _GRADIENT = np.float64 if tuple(map(int, xgb.__version__.split(".")[:2])) >= (2, 1) else np.float32
-
-
-def _bound(bindings: Bindings[tuple[Any, T]], data: Any, booster: Any, bind: Callable[[], T]) -> T:
-    """What is bound to the data while this booster trains; another booster sees labels and weights anew."""
-    if booster is None:
-        return bind()
-
-    def anew() -> tuple[Any, T]:
-        return weakref.ref(booster), bind()
-
-    owner, bound = bindings.get(data, anew)
-    return bound if owner() is booster else bindings.get(data, anew, fresh=True)[1]
 
 
 def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
@@ -45,29 +39,43 @@ def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float3
     return np.diff(borders.astype(np.int64)), weights if len(weights) else None
 
 
-class XGBoostObjective:
+def _configuration(booster: Any) -> dict[str, Any]:
+    """All that a Booster is set to."""
+    return cast(dict[str, Any], json.loads(booster.save_config())["learner"])
+
+
+def _threads(booster: Any) -> int | None:
+    return None if booster is None else threads_beside(_configuration(booster)["generic_param"]["nthread"])
+
+
+class XGBoostObjective(Objective):
     """A ranking metric, or a loss, as ``obj=`` of ``xgb.train`` and ``xgb.cv``.
 
-    The hessian is 1 a row, so that a leaf is a gradient step, unless the loss has one; a metric's name means one that is 1 a
-    row in the mean. Either way ``min_child_weight`` counts rows, roughly.
+    The hessian is 1 per row, times the weight of the row's query, so that a leaf is a gradient step, unless the loss has a
+    hessian; that of a metric's name averages 1 per row. Either way ``min_child_weight`` counts rows, roughly.
 
     No state of a training is kept: the iteration, which selects the noise, is the number of rounds that the calling booster
     has, so training that goes on with ``xgb_model=`` equals training in one go.
 
     ``base_score`` need not be set: a ranking loss does not change when all scores of a query move together. ``base_margin``
-    is where training starts. Weights of the DMatrix are one a query, as for XGBoost's own ranking objectives. Under `SGLB`
+    is where training starts. Weights of the DMatrix are per query, as for XGBoost's own ranking objectives. Under `SGLB`
     leave ``gamma``, ``alpha`` and ``max_delta_step`` at 0: XGBoost sees gradients divided by the scale of the model, and
-    these three compare them with a fixed number.
+    these three compare them with a fixed number. ``booster="dart"`` is refused then.
 
     XGBoost's default metric, RMSE, is turned off: name one with ``eval_metric`` or pass an `XGBoostMetric`. With weights of
-    queries never ask for ``eval_metric="rmse"`` or another metric of rows: XGBoost then ends the process.
+    queries never ask for ``eval_metric="rmse"`` or another metric of rows: XGBoost aborts then.
 
     Parameters
     ----------
     loss
         A metric such as ``"ndcg@10"``, or a loss such as `StochasticRank` or `SGLB`.
+    metric
+        What is to be reported; by default the metric that is named, or the loss's own. Training does not depend on it.
+    train_on
+        With a metric's name: another metric to train on than the recommended one.
     keywords
-        With a metric: fields of the loss that `recommended` gives for it, to change.
+        With a metric's name: fields of the loss that `recommended` gives for it, to change. Without ``threads`` among them,
+        or on the loss, no more threads are used than XGBoost's ``nthread``.
 
     Examples
     --------
@@ -79,63 +87,99 @@ class XGBoostObjective:
     5
     """
 
-    def __init__(self, loss: str | Metric | Loss, **keywords: Any) -> None:
-        self.loss = as_loss(loss, keywords, "xgboost")
-        self._bindings: Bindings[tuple[Any, tuple[BoundLoss, NDArray[Any]]]] = Bindings()
+    _booster = "xgboost"
 
-    def __repr__(self) -> str:
-        return f"XGBoostObjective({self.loss})"
+    def __init__(
+        self,
+        loss: str | Metric | Loss,
+        *,
+        metric: str | Metric | None = None,
+        train_on: str | Metric | None = None,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(loss, metric=metric, train_on=train_on, **keywords)
+        self._bindings: Bindings[tuple[BoundLoss, NDArray[Any]]] = Bindings()
 
     def __call__(self, scores: ArrayLike, data: Any, iteration: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Gradient and hessian; `iteration` is by default how many rounds the calling booster has."""
         booster = calling(xgb.Booster)
-        if booster is not None:
-            self._check_learning_rate(booster)
         if iteration is None:
             if booster is None:
                 raise ValueError("iteration must be given where no xgboost.Booster is calling; it selects the noise")
             iteration = booster.num_boosted_rounds()
-        bound, hessian = _bound(self._bindings, data, booster, lambda: self._bind(data, booster))
+        if booster is None:
+            bound, hessian = self._bind(data)
+        else:
+            self._check_sglb(booster)  # at every iteration: a callback may change the learning rate
+            bound, hessian = self._bindings.get((data, booster), lambda: self._bind(data, booster))
         gradient, second = bound.derivatives(scores, iteration)
         return gradient.astype(_GRADIENT, copy=False), hessian if second is None else second.astype(_GRADIENT, copy=False)
 
-    def _bind(self, data: Any, booster: Any) -> tuple[BoundLoss, NDArray[Any]]:
+    def _bind(self, data: Any, booster: Any = None) -> tuple[BoundLoss, NDArray[Any]]:
+        groups, weights = _groups_and_weights(data)
         if booster is not None:
-            # The default under a custom objective is RMSE: no measure of a ranking, and XGBoost ends the whole process when
-            # it meets weights of queries, which it takes for weights of rows.
-            booster.set_param({"disable_default_eval_metric": True})
-        bound = self.loss.bind(data.get_label(), *_groups_and_weights(data))
-        return bound, np.ones(bound.rows, np.float32)
+            _turn_off_default_metric(booster)
+        bound = self.loss.bind(data.get_label(), groups, weights)
+        limit_threads(bound, _threads(booster))
+        return bound, np.ones(bound.rows, np.float32) if weights is None else np.repeat(weights, groups)
 
-    def _check_learning_rate(self, booster: Any) -> None:
-        """SGLB measures in the booster's learning rate, at every iteration: a callback may change it."""
-        wanted = getattr(self.loss, "learning_rate", None)
-        if wanted is None:
+    def _check_sglb(self, booster: Any) -> None:
+        if not hasattr(self.loss, "learning_rate"):
             return
-        trees = json.loads(booster.save_config())["learner"]["gradient_booster"]
-        setting = trees.get("gbtree", trees).get("tree_train_param")  # DART holds a gbtree; gblinear has no trees
-        if setting is not None and not math.isclose(float(setting["learning_rate"]), wanted, rel_tol=1e-5):
-            raise ValueError(
-                f"learning_rate={wanted:g} of SGLB is not XGBoost's, {float(setting['learning_rate']):g}; "
-                f"set both to the same, for example {{'learning_rate': {wanted:g}}} in params"
-            )
+        kind = _configuration(booster)["gradient_booster"]
+        if kind["name"] == "dart":
+            raise ValueError('booster="dart" rescales old trees, which SGLB does itself: use booster="gbtree" with SGLB')
+        linear = kind["name"] == "gblinear"
+        rate = (kind["updater"]["linear_train_param"] if linear else kind["tree_train_param"])["learning_rate"]
+        check_learning_rate(self.loss, float(rate), "XGBoost")
 
 
-class XGBoostMetric:
-    """A ranking metric as ``custom_metric=`` of ``xgb.train`` and ``xgb.cv``; pass ``maximize=True`` for early stopping.
+def _turn_off_default_metric(booster: Any) -> None:
+    """Keep XGBoost from its default metric under a custom objective, RMSE, if it has no other.
+
+    That is no measure of a ranking, and XGBoost aborts when it meets weights of queries, which it takes for weights of rows.
+
+    When a parameter is set XGBoost forgets which `updater` was asked for, and all that was set of a linear one: these are
+    set again.
+    """
+    configuration = _configuration(booster)
+    if configuration["metrics"] or configuration["learner_train_param"]["disable_default_eval_metric"] != "0":
+        return
+    kind = configuration["gradient_booster"]
+    forgotten: dict[str, Any] = {}
+    if kind["name"] == "gblinear":
+        for part in kind["updater"].values():
+            forgotten.update(part if isinstance(part, dict) else {})
+        forgotten["updater"] = kind["gblinear_train_param"]["updater"]
+    elif (trees := kind.get("gbtree", kind)).get("specified_updater"):  # DART holds a gbtree
+        forgotten["updater"] = trees["gbtree_train_param"]["updater"]
+    booster.set_param({**forgotten, "disable_default_eval_metric": True})
+
+
+class XGBoostMetric(ReportedMetric):
+    """A ranking metric as ``custom_metric=`` of ``xgb.train`` and ``xgb.cv``.
 
     XGBoost stops on the last metric that it is given, and this one comes after its own (``eval_metric``); it rounds values
-    to six decimals. Weights of the DMatrix are one a query.
+    to six decimals. Early stopping on it maximises, with or without ``maximize=True``. Weights of the DMatrix are per query.
 
     Parameters
     ----------
     metric
         A name such as ``"ndcg@10"`` or a metric.
-    ties, empty, threads
+    ties, empty
         As in `evaluate`. XGBoost's own NDCG keeps the row order of ties and counts a query without relevant documents as 1.
     name
         What XGBoost reports it as; by default the metric's name, with a comma where that has a colon.
+    threads
+        How many threads; by default no more than XGBoost's ``nthread``.
+
+    Examples
+    --------
+    >>> XGBoostMetric("ndcg@10", ties="mean")
+    XGBoostMetric('ndcg@10', ties='mean', empty=0.0)
     """
+
+    _booster = "xgboost"
 
     def __init__(
         self,
@@ -146,50 +190,60 @@ class XGBoostMetric:
         name: str | None = None,
         threads: int | None = None,
     ) -> None:
-        self.metric = parse_metric(metric)
-        self.ties: Ties = ties
-        self.empty: Empty = empty
-        self.threads = threads
-        self.name = str(self.metric).replace(":", ",") if name is None else name
+        super().__init__(metric, ties=ties, empty=empty, name=name, threads=threads)
         if ":" in self.name or self.name.split() != [self.name]:
             raise ValueError(f"name must have no spaces and no colon, which XGBoost splits its report at, got {name!r}")
-        self._bindings: Bindings[tuple[Any, Evaluation]] = Bindings()
+        self._bindings: Bindings[Evaluation] = Bindings()
 
-    def __repr__(self) -> str:
-        return f"XGBoostMetric({str(self.metric)!r}, ties={self.ties!r}, empty={self.empty!r})"
+    def _default_name(self) -> str:
+        return str(self.metric).replace(":", ",")
 
     def __call__(self, scores: ArrayLike, data: Any) -> tuple[str, float]:
         """The name and the value."""
         booster = calling(xgb.Booster)
-        return self.name, _bound(self._bindings, data, booster, lambda: self._bind(data, booster)).mean(scores)
+        if booster is None:
+            return self.name, self._bind_matrix(data, None).mean(scores)
+        return self.name, self._bindings.get((data, booster), lambda: self._bind_matrix(data, booster)).mean(scores)
 
-    def _bind(self, data: Any, booster: Any) -> Evaluation:
-        if booster is not None and self.name in (m["name"] for m in json.loads(booster.save_config())["learner"]["metrics"]):
+    def _bind_matrix(self, data: Any, booster: Any) -> Evaluation:
+        if booster is not None:
+            self._check_name(booster)
+            self._maximise()
+        groups, weights = _groups_and_weights(data)
+        return self._bind(data.get_label(), groups, weights=weights, threads=_threads(booster))
+
+    def _check_name(self, booster: Any) -> None:
+        if self.name in (metric["name"] for metric in _configuration(booster)["metrics"]):
             raise ValueError(
                 f"eval_metric has XGBoost's own {self.name!r}, and its report would mix both; "
                 f"name this one, for example XGBoostMetric({str(self.metric)!r}, name='our-{self.name}')"
             )
-        groups, weights = _groups_and_weights(data)
-        return bind_evaluation(
-            self.metric, data.get_label(), groups, weights=weights, ties=self.ties, empty=self.empty, threads=self.threads
-        )
+
+    def _maximise(self) -> None:
+        """Early stopping on this metric maximises; XGBoost guesses that only from some metrics' names."""
+        for stop in getattr(calling(xgb.callback.CallbackContainer), "callbacks", ()):
+            if isinstance(stop, xgb.callback.EarlyStopping) and stop.metric_name in (None, self.name):
+                if stop.maximize is None:
+                    stop.maximize = True
+                elif not stop.maximize:
+                    raise ValueError(f"maximize=False: {self.name} is better when larger; leave it out or set it to True")
 
 
 class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
     """A scikit-learn estimator that trains a loss of ours; `xgboost.XGBRanker`, which it resembles, takes none.
 
-    Queries are given as `group` (their sizes), as `qid` (an id a row; rows of a query stand together), or as a column named
-    ``qid`` of a DataFrame, which is never used as a feature. The column is what `GridSearchCV` and its like need to score
-    the rows that they hold out; with scikit-learn's metadata routing (from 1.4 on) `qid` can be requested for `fit` and
-    `score` instead. Split by query, for example with `GroupKFold`.
+    Queries are given as `group` (their sizes), as `qid` (an id per row; rows of a query stand together), or as a column
+    named ``qid`` of a DataFrame, which is never used as a feature. The column is what `GridSearchCV` and its like need to
+    score the rows that they hold out; with scikit-learn's metadata routing (from 1.4 on) `qid` can be requested for `fit`
+    and `score` instead. Split by query, for example with `GroupKFold`.
 
     Parameters
     ----------
     loss
-        A metric such as ``"ndcg@10"``, or a loss such as `StochasticRank` or `SGLB`.
+        A metric such as ``"ndcg@10"``, a loss such as `StochasticRank` or `SGLB`, or an `XGBoostObjective`.
     metric
         What `score` returns, and what evaluation sets and early stopping are measured by: a metric's name, a metric or an
-        `XGBoostMetric`; by default the loss's own metric.
+        `XGBoostMetric`; by default the metric that is named as `loss`, or the loss's own.
     params
         As for `xgboost.XGBModel`, without `objective`; `eval_metric` takes XGBoost's names, reported beside `metric`.
     """
@@ -197,7 +251,11 @@ class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
     _estimator_type = "ranker"
 
     def __init__(
-        self, loss: str | Metric | Loss = "ndcg@10", *, metric: str | Metric | XGBoostMetric | None = None, **params: Any
+        self,
+        loss: str | Metric | Loss | XGBoostObjective = "ndcg@10",
+        *,
+        metric: str | Metric | XGBoostMetric | None = None,
+        **params: Any,
     ) -> None:
         super().__init__(**params)
         self.loss = loss
@@ -225,7 +283,7 @@ class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
         verbose: bool | int = False,
         xgb_model: Any = None,
     ) -> XGBoostRanker:
-        """Train; arguments as those of `xgboost.XGBRanker.fit`, so weights are one a query."""
+        """Train; arguments as those of `xgboost.XGBRanker.fit`, so weights are per query."""
         if self.objective not in (None, "reg:squarederror"):  # the latter is what a loaded model calls itself
             raise ValueError(f"objective={self.objective!r}: pass a metric or a loss of this package as loss=")
         named = self.eval_metric if isinstance(self.eval_metric, (list, tuple)) else [self.eval_metric]
@@ -233,7 +291,8 @@ class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
             raise ValueError(
                 f"eval_metric takes XGBoost's names, got {self.eval_metric!r}; pass a metric of ours as metric="
             )
-        objective, metric = XGBoostObjective(self.loss), self._as_metric()
+        objective = self.loss if isinstance(self.loss, XGBoostObjective) else XGBoostObjective(self.loss)
+        metric = self._custom_metric()
         train = self._ranking_matrix(None, X, y, group, qid, sample_weight, base_margin)
         evals = []
         for at, (eval_X, eval_y) in enumerate(eval_set or []):
@@ -277,23 +336,17 @@ class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """The metric, averaged over queries; `sample_weight` weighs queries."""
-        metric = self._as_metric()
-        scores, groups = self.predict(X), _groups(X, group, qid)
+        metric = self._custom_metric()
+        threads = threads_beside(self.n_jobs) if metric.threads is None else metric.threads
         return evaluate(
-            metric.metric, scores, y, groups,
-            weights=sample_weight, ties=metric.ties, empty=metric.empty, threads=metric.threads,
+            metric.metric, self.predict(X), y, _groups(X, group, qid),
+            weights=sample_weight, ties=metric.ties, empty=metric.empty, threads=threads,
         )  # fmt: skip
 
-    def _as_metric(self) -> XGBoostMetric:
-        metric = self.metric
-        if metric is None:
-            wrapped: Any = as_loss(self.loss, {}, "xgboost")
-            while hasattr(wrapped, "loss"):
-                wrapped = wrapped.loss
-            metric = getattr(wrapped, "metric", None)
-            if metric is None:
-                raise ValueError(f"metric must be given, because {wrapped!r} names none")
-        return metric if isinstance(metric, XGBoostMetric) else XGBoostMetric(metric)
+    def _custom_metric(self) -> XGBoostMetric:
+        if isinstance(self.metric, XGBoostMetric):
+            return self.metric
+        return XGBoostMetric(reported_metric(self.loss, self.metric))
 
     def _ranking_matrix(
         self,
@@ -333,7 +386,7 @@ def _groups(X: Any, group: ArrayLike | None, qid: ArrayLike | None) -> ArrayLike
     given = [value for value in (group, qid, column) if value is not None]
     if len(given) != 1:
         raise ValueError(
-            f"queries must be given once, got {len(given)} of: group (sizes of queries), qid (an id a row), a column named "
-            f"'qid' of a DataFrame X; GridSearchCV and its like need the column, or metadata routing of qid"
+            f"queries must be given once, got {len(given)} of: group (sizes of queries), qid (an id per row), a column "
+            f"named 'qid' of a DataFrame X; GridSearchCV and its like need the column, or metadata routing of qid"
         )
     return given[0] if group is not None else sizes_from_qid(given[0], X.shape[0])

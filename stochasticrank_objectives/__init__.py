@@ -2,10 +2,12 @@
 
 from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
+from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
 from .recommended import recommended
 from .sglb import SGLB
+from .yeti import YetiLoss, YetiRank
 
 __version__ = "0.1.0"
 
@@ -17,6 +19,7 @@ __all__ = [
     "NDCG",
     "RBP",
     "SGLB",
+    "XENDCG",
     "Evaluation",
     "Hit",
     "LambdaLoss",
@@ -24,8 +27,11 @@ __all__ = [
     "Metric",
     "PFound",
     "Precision",
+    "QueryRMSE",
     "Recall",
     "StochasticRank",
+    "YetiLoss",
+    "YetiRank",
     "bind_evaluation",
     "evaluate",
     "parse_metric",

@@ -97,22 +97,27 @@ class MetricLoss(Generic[Bound]):
         weights
             One per query: its loss is multiplied by it. One per row: the row's derivatives are.
         query_keys
-            A whole number per query that selects its noise; by default its place in the data. With keys of their own, queries
-            get the same noise whatever other queries are in the data.
+            A whole number per query that selects its noise; by default its place in the data. With keys of their own,
+            queries get the same noise whatever other queries are in the data.
         """
+        return self._bound(lay_out(self._bound_metric(), labels, groups, qid), weights, query_keys)
+
+    def _bound_metric(self) -> Metric:
+        """The metric for which data is laid out."""
         assert isinstance(self.metric, Metric)
-        return self._bound(lay_out(self.metric, labels, groups, qid), weights, query_keys)
+        return self.metric
 
 
-def printed(loss: Any, first: str) -> str:
-    """A loss as it is written: its first parameter, then those that are not at their default."""
-    value = getattr(loss, first)
+def printed(loss: Any, first: str | None) -> str:
+    """A loss as it is written: its first parameter, if any is without a name, then those that are not at their default."""
+    value = getattr(loss, first) if first else None
+    shown = [repr(str(value)) if isinstance(value, Metric) else str(value)] if first else []
     changed = [
         f"{field.name}={getattr(loss, field.name)!r}"
         for field in dataclasses.fields(loss)
         if field.name != first and getattr(loss, field.name) != field.default
     ]
-    return f"{type(loss).__name__}({', '.join([repr(str(value)) if isinstance(value, Metric) else str(value), *changed])})"
+    return f"{type(loss).__name__}({', '.join([*shown, *changed])})"
 
 
 def check_query_keys(query_keys: ArrayLike | None, queries: int) -> NDArray[np.uint64]:

@@ -16,8 +16,9 @@ PLAIN, CASCADE, AVERAGE = 0, 1, 2
 WORST, BEST, MEAN = 0, 1, 2
 """How documents with equal scores are ranked."""
 
-SMOOTHING, LANGEVIN, GUMBEL = 1, 2, 3
-"""What noise is for: scores under StochasticRank, gradients under SGLB, scores under the baselines. Each has its own."""
+SMOOTHING, LANGEVIN, GUMBEL, LOGISTIC, UNIFORM = 1, 2, 3, 4, 5
+"""What noise is for: scores under StochasticRank, gradients under SGLB, scores under LambdaMART, scores under YetiRank,
+gains under XENDCG. Each has its own."""
 
 FAST_FROM = 250
 """Documents that can jump, from which on the fast Gauss transform is faster than summing directly."""
@@ -74,3 +75,14 @@ class Pairs(NamedTuple):
     noise: float
     samples: int
     key: np.uint64
+
+
+class Rankings(NamedTuple):
+    """The noisy rankings of YetiRank and YetiLoss, and the pairs in them."""
+
+    neighbours: int
+    sigma: float
+    mu: float
+    permutations: int
+    key: np.uint64
+    newton: bool

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from ._constants import Array, Integers, Layout, Rule
 from .metrics import Metric
 
-
 _HIGHEST = 4.0  # what the largest relevance is scaled to, so that mu does not depend on the range of the labels
 
 
@@ -183,7 +182,7 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
         largest = gains[ptr[:-1]]  # relative to it, no gain is so small that the ideal has no reciprocal
         gains /= np.repeat(np.where(largest > 0, largest, 1.0), sizes)
         ideal = _ideal(gains, ptr, discounts)
-        power = metric.power
+        power = getattr(metric, "power", 1.0)
         multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
     return Queries(metric, layout, Rule(metric.rule, discounts, cut, gains, relevant, multipliers))
@@ -194,4 +193,3 @@ def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:
     position = np.arange(len(gains)) - np.repeat(ptr[:-1], np.diff(ptr))
     best: Array = np.add.reduceat(gains * discounts[np.minimum(position, len(discounts) - 1)], ptr[:-1])
     return best
-

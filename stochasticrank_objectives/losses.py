@@ -67,8 +67,9 @@ class Loss(Protocol):
 class StochasticRank(MetricLoss["BoundStochasticRank"]):
     """The smoothed metric as a loss (Ustimenko & Prokhorenkova, "StochasticRank", ICML 2020).
 
-    The loss of a query with scores z and relevances r is minus the expectation of the metric of z - sigma*mu*r + sigma*noise,
-    with standard normal noise. Its gradient is estimated without bias from `samples` draws. Losses of queries are added.
+    The loss of a query with scores z and relevances r is minus the expectation of the metric of
+    ``z - sigma*mu*r + sigma*noise``, with standard normal noise. Its gradient is estimated without bias from `samples`
+    draws. Losses of queries are added.
 
     Parameters
     ----------
@@ -78,9 +79,9 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         What the noise on the scores is multiplied by, above 0. The paper fixes 1: the scale of the scores adapts to it.
     mu
         Shift of relevant documents downwards, at least 0, in units of sigma per grade. 0 smooths towards the mean order of
-        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. The relevance r
-        that it multiplies is the label, or for binary metrics 0 or 1, scaled so that the largest in the bound data is 4. So
-        mu means the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
+        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. What it
+        multiplies is the label, or for binary metrics 0 or 1, scaled so that the largest in the bound data is 4. So mu means
+        the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa

@@ -13,3 +13,7 @@ _PACKAGE = pathlib.Path(__file__).parent.parent / "stochasticrank_objectives"
 _TEXT = b"".join(path.read_bytes() for path in sorted(_PACKAGE.rglob("_*/*.py")))
 _BASE = os.environ.get("NUMBA_CACHE_DIR") or str(_PACKAGE.parent / ".numba_cache")
 os.environ["NUMBA_CACHE_DIR"] = os.path.join(_BASE, hashlib.sha256(_TEXT).hexdigest()[:16])
+
+# The boosters' idle OpenMP threads spin for a while by default. With several test processes on few cores they then keep each
+# other from working: trainings took ten times as long. It changes no result; libgomp reads it when a booster is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")

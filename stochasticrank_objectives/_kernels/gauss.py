@@ -4,10 +4,11 @@ Coordinates are in units in which the density is made of powers of two: with kap
 exp(-(y - x)^2/2) = 2^-(kappa*y - kappa*x)^2; for logistic noise the unit is log2(e). The constant factor of the density is
 left to the caller. Arrays are padded to a multiple of `LANES`, so that vectorised loops have no scalar remainder.
 
-Many sources of normal noise are summed by a fast Gauss transform. The sorted sources are cut into boxes two standard deviations wide. With
-s and t the distances of target and source from the centre of a box, 2^-(s - t)^2 = 2^-s^2 2^-t^2 exp(2 ln2 s t), and the
-exponential is a short power series: a box is to every target a polynomial in s. Targets that are in the box themselves, for
-which sources above and below must be told apart, use the series of the sources before them, and of those after them.
+Many sources of normal noise are summed by a fast Gauss transform. The sorted sources are cut into boxes two standard
+deviations wide. With s and t the distances of target and source from the centre of a box,
+2^-(s - t)^2 = 2^-s^2 2^-t^2 exp(2 ln2 s t), and the exponential is a short power series: a box is to every target a
+polynomial in s. Targets that are in the box themselves, for which sources above and below must be told apart, use the series
+of the sources before them, and of those after them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ KAPPA = math.sqrt(0.5 * math.log2(math.e))
 LOG2_E = math.log2(math.e)
 X, GAIN, TOTAL = range(3)  # rows of a table of documents: where they are without noise, gain, the gradient so far
 SURVIVAL, BELOW, ABOVE = range(3, 6)
-"""Further rows for the best documents, by position: the inverse of their continuation, and the coefficients of jumps past them,
-from below and from above. Where they are with noise, y, is an array by itself: the sorted values."""
+"""Further rows for the best documents, by position: the inverse of their continuation, and the coefficients of jumps past
+them, from below and from above. Where they are with noise, y, is an array by itself: the sorted values."""
 TOP_ROWS = 6
 
-LOGISTIC = 1  # the law of the noise; that of normal noise is None
+LOGISTIC_LAW = 1  # the law of the noise; that of normal noise is None
 LANES = 16
 TERMS = 24  # of the power series, three times eight; what is left out is below 1e-12 of the largest density
 SPARSE = 4  # a box with fewer sources is summed directly
@@ -96,7 +97,7 @@ def logistic(t):
 
 @inline
 def density(law, t):
-    """Normal if `law` is None, else logistic: None has a type of its own, so that numba compiles functions of it once more."""
+    """Normal if `law` is None, else logistic. None has a type of its own, so that numba compiles a version for each law."""
     if law is None:
         return normal(t)
     return logistic(t)
@@ -173,7 +174,12 @@ def cross_all(law, top, y, n, sources):
                 two = b2 * (g - g2) * density(law, y2 - far_x[i]) + b3 * (g - g3) * density(law, y3 - far_x[i])
                 far_total[i] += one + two
         if begin < n:
-            near_total, near_x, near_gain, near_survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
+            near_total, near_x, near_gain, near_survival = (
+                total[begin:end],
+                x[begin:end],
+                gain[begin:end],
+                survival[begin:end],
+            )
             for u in range(m, min(m + 4, sources)):
                 _cross(law, near_total, near_x, near_gain, near_survival, u - begin, _source(top, y, u))
 

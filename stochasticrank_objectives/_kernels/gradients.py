@@ -3,9 +3,9 @@
 A query's documents are held with the largest gain first (`order` says where each stands in the data), so documents without
 gain are at the end, and reading them forwards or backwards is the best or the worst order of ties.
 
-A gradient goes through the steps load, draw, rank, add and finish. `_each_query` takes many queries through all of them, with
-one of several estimates; a single huge query is taken through them one by one (`load_one`, ...), so that threads can share
-each step.
+A gradient goes through the steps load, draw, rank, add and finish. `_each_query` takes many queries through all of them,
+with one of several estimates; a single huge query is taken through them one by one (`load_one`, ...), so that threads can
+share each step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .gauss import (
     BELOW,
     GAIN,
     LANES,
-    LOGISTIC,
+    LOGISTIC_LAW,
     SPARSE,
     SURVIVAL,
     TERMS,
@@ -327,9 +327,9 @@ def _by_logistic_ccs(s, problem, query, n, sample):
     _move(s, smoothing, n, 0, noise_room(n) // 4)
     top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
     if top < n:
-        _pass_each(LOGISTIC, s, rule.relevant[query], top, 0, whole_lanes(n))
-    cross_all(LOGISTIC, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
-    _settle(LOGISTIC, s, top, reach, top)
+        _pass_each(LOGISTIC_LAW, s, rule.relevant[query], top, 0, whole_lanes(n))
+    cross_all(LOGISTIC_LAW, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
+    _settle(LOGISTIC_LAW, s, top, reach, top)
 
 
 @spliced
@@ -423,7 +423,7 @@ def rank_one(s, problem, query):
 
 @kernel
 def add_one(s, problem, query, ranked, begin, end):
-    """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES. Each thread has its own `boxes.work`."""
+    """Step 4, in ranges of documents or, with boxes, of positions: multiples of LANES. Each thread has its own work."""
     n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
     if ranked.boxes:
         add_boxes(s.top, s.sorting.values[SORTED], s.boxes, ranked.boxes, n, begin, min(end, n))

@@ -6,8 +6,8 @@ With M = sum_i w_i F_i g_i as in `rules`, a swap of the documents at positions a
     CASCADE  F_a |w_a - S - Q w_b|    S and Q: what the documents between earn, and the chance to get past them
     AVERAGE  |F_a w_a + S - F'_b w_b|    S: the weights of the relevant between; F'_b = F_a + how many these are
 
-Discounts vanish from the cut on, so that all documents after it have the same coefficient and need no order, and a swap of two
-of them changes nothing. A cascade ends likewise after the second document that stops it for certain.
+Discounts vanish from the cut on, so that all documents after it have the same coefficient and need no order, and a swap of
+two of them changes nothing. A cascade ends likewise after the second document that stops it for certain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .noise import room as noise_room
 from .policy import aligned, inline, inner, kernel, plain, reduction
 from .selection import SORTED, TALLY, Sorting, extremes, make_sorting, second_largest_stop, select
 
-_LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
+LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
 _NEAR = 0.01  # added to the distance of two scores where it divides, as in LightGBM
 
 
@@ -58,7 +58,7 @@ def _load(s, scores, layout, pairs, query, sample):
     begin, end = layout.ptr[query], layout.ptr[query + 1]
     rows, places = scores[begin:end], layout.order[begin:end]
     for j in range(end - begin):
-        s.y[j] = min(max(rows[np.uint32(places[j])], -_LARGEST), _LARGEST)
+        s.y[j] = min(max(rows[np.uint32(places[j])], -LARGEST), LARGEST)
     if pairs.noise > 0.0:
         fill_gumbels(s.noise, end - begin, pairs.key, layout.query_keys[query], sample)
         for j in range(end - begin):
@@ -85,7 +85,7 @@ def _arrange(s, gains, n, size, kind, unit):
                 s.place[behind] = j
                 behind += 1
     for i in range(n):
-        s.x[i] = min(max(unit * s.y[s.place[i]], -_LARGEST), _LARGEST)
+        s.x[i] = min(max(unit * s.y[s.place[i]], -LARGEST), LARGEST)
         s.gain[i] = gains[s.place[i]]
     s.slope[:n] = s.curve[:n] = 0.0
     for i in range(n, whole_lanes(n)):

@@ -155,7 +155,13 @@ def _gumbel(word):
 def _logistic(word):
     """A standard logistic deviate, log(u/(1 - u))."""
     u = (np.float64(np.int64(word)) + 0.5) * 2.0**-32
-    return _log(u) - _log(1.0 - u)
+    return _log(u / (1.0 - u))
+
+
+@inline
+def _uniform(word):
+    """A deviate between 0 and 1."""
+    return (np.float64(np.int64(word)) + 0.5) * 2.0**-32
 
 
 @inner
@@ -170,3 +176,10 @@ def fill_logistics(out, n, key, query, sample):
     """The n standard logistic deviates of one query and sample: out[:room(n)]."""
     wide()
     _fill_words(_logistic, out, n, key, query, sample)
+
+
+@inner
+def fill_uniforms(out, n, key, query, sample):
+    """The n uniform deviates of one query and sample: out[:room(n)]."""
+    wide()
+    _fill_words(_uniform, out, n, key, query, sample)

@@ -105,8 +105,8 @@ def kernel(function: Callable[..., Any]) -> Any:
 def _say_that_nothing_is_kept() -> None:
     """Once per process."""
     warnings.warn(
-        "stochasticrank_objectives found no folder to keep compiled code in, so every process compiles it again, which takes "
-        "seconds; set the environment variable NUMBA_CACHE_DIR to a folder that can be written to",
+        "stochasticrank_objectives found no folder to keep compiled code in, so every process compiles it again, which "
+        "takes seconds; set the environment variable NUMBA_CACHE_DIR to a folder that can be written to",
         RuntimeWarning,
         stacklevel=2,
     )

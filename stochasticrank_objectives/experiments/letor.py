@@ -447,13 +447,23 @@ def read_svmlight(
     the rows of a query must stand together. Blank lines and lines with only a comment are left out. Anything else that is
     not as it should be is refused with a ValueError that names the file, the line and the reason.
 
-    :param features: the number of columns, if there are to be more than the file's highest index says.
-    :param first_index: the index of the first column; by default 0 if the file has index 0 anywhere, else 1.
-    :param cache: keep what was read in the user's cache folder (``$XDG_CACHE_HOME`` or the platform's own) for a quicker
-        next time, for as long as the file's size and time of change stay the same. The environment variable
+    Parameters
+    ----------
+    path
+        The file.
+    features
+        The number of columns, if there are to be more than the file's highest index says.
+    first_index
+        The index of the first column; by default 0 if the file has index 0 anywhere, else 1.
+    cache
+        Keep what was read in the user's cache folder (``$XDG_CACHE_HOME`` or the platform's own) for a quicker next time,
+        for as long as the file's size and time of change stay the same. The environment variable
         ``STOCHASTICRANK_OBJECTIVES_CACHE=0`` switches this off everywhere.
-    :param progress: show a bar, which needs tqdm; by default only if the standard error stream is a terminal.
+    progress
+        Show a bar, which needs tqdm; by default only if the standard error stream is a terminal.
 
+    Examples
+    --------
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "train.txt")

@@ -10,7 +10,6 @@ import pathlib
 import pickle
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import catboost
@@ -20,7 +19,8 @@ from catboost import CatBoost, CatBoostError, Pool
 from sklearn.base import clone
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank, _Pass
+from stochasticrank_objectives.adapters._common import calling
+from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank
 from stochasticrank_objectives.datasets import RankingData, make_ranking
 
 QUIET = {"verbose": False, "allow_writing_files": False, "thread_count": 2}
@@ -359,7 +359,7 @@ def test_sglb_shrinks_by_as_much_as_catboost_does(mode: Any) -> None:
     ours, truth = train_squares(pool_of(TRAIN), sglb, **params), train_rmse(pool_of(TRAIN), **rate, **params)
     first = sglb.true_scores(ours.get_leaf_values()[:8], PARAMS["iterations"])  # of eight leaves, shrunk ever since
     np.testing.assert_allclose(first, truth.get_leaf_values()[:8], rtol=1e-6)
-    assert sglb.scale(PARAMS["iterations"]) < 0.7
+    assert sglb.shrinkage(PARAMS["iterations"]) < 0.7
 
 
 def test_sglb_equals_shrinking_old_trees() -> None:
@@ -430,6 +430,8 @@ def test_arguments() -> None:
         CatBoostStochasticRank(CatBoostObjective("ndcg@5"), eval_metric="ndcg@3")
     with pytest.raises(ValueError, match="name the one to report"):
         CatBoostObjective(Squares())
+    with pytest.raises(ValueError, match="ties must be"):
+        CatBoostMetric("ndcg@5", ties="foo")  # type: ignore[arg-type]
     assert CatBoostStochasticRank(CatBoostObjective("ndcg@5", mu=0.5)).get_params()["loss_function"].loss.mu == 0.5
 
 
@@ -447,71 +449,73 @@ def test_sglb_finds_the_global_optimum_of_the_papers_example() -> None:
         assert sr.evaluate("ndcg@3", model.predict(features), labels, groups) > 0.9165
 
 
-# ------------------------------------------------------------ one thread at a time
+# ------------------------------------------------------------ what is reported
 
 
-@pytest.fixture
-def door_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few the rows, threads wait at the door."""
-    monkeypatch.setattr(_Pass, "WORTH", 0)
-    monkeypatch.setattr(_Pass, "PATIENCE", 1e-3)
+def test_the_named_metric_is_reported_whatever_is_trained_on() -> None:
+    pool, valid = pool_of(TRAIN), pool_of(VALID)
+    objective = CatBoostObjective("mrr", pool, valid, train_on="ndcg@5")
+    assert objective.loss == sr.recommended("ndcg@5", booster="catboost")
+    params = {**PARAMS, "loss_function": objective, "eval_metric": objective, "use_best_model": False}
+    plain = CatBoost(params).fit(pool, eval_set=valid)
+    same = CatBoostStochasticRank(CatBoostObjective("mrr", train_on="ndcg@5"), **PARAMS)
+    same.fit(pool, eval_set=valid, use_best_model=False)
+    other = CatBoostStochasticRank("ndcg@5", eval_metric="mrr", **PARAMS).fit(pool, eval_set=valid, use_best_model=False)
+    for model in (plain, same, other):
+        values = [sr.evaluate("mrr", scores, VALID.labels, VALID.groups) for scores in model.staged_predict(valid)]
+        np.testing.assert_allclose(model.get_evals_result()["validation"]["mrr"], values, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(model.predict(valid), plain.predict(valid))
 
 
-@pytest.mark.usefixtures("door_for_all")
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_the_door_does_not_change_the_model(threads: int) -> None:
-    targets = np.sin(np.arange(len(TRAIN.labels)))
-    ours = train_squares(pool_of(TRAIN), Squares(tuple(targets.tolist())), thread_count=threads, iterations=20)
-    rmse = train_rmse(Pool(TRAIN.features, targets), thread_count=threads, iterations=20)
-    np.testing.assert_allclose(ours.predict(TRAIN.features), rmse.predict(TRAIN.features), rtol=1e-6, atol=1e-6)
+# ------------------------------------------------------------ what CatBoost must keep to
 
 
-def enter_beside(one: _Pass) -> tuple[threading.Thread, threading.Event]:
-    """Another thread enters; the event tells that it has got in."""
-    inside = threading.Event()
+class Watching:
+    """An objective and metric of its own, that writes down what CatBoost does."""
 
-    def come() -> None:
-        one.enter()
-        inside.set()
+    no_jit = True
 
-    thread = threading.Thread(target=come)
-    thread.start()
-    return thread, inside
+    def __init__(self, rows: int) -> None:
+        self.rows, self.blocks, self.seen, self.models = rows, [], [], []  # type: ignore[var-annotated]
 
+    def __deepcopy__(self, memo: Any) -> Watching:
+        self.models.append(calling(CatBoost))
+        return self
 
-def test_the_others_wait_until_the_first_has_served_nearly_all_that_it_can_get(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Pass, "PATIENCE", 1.0)  # a second a row: for ever
-    one = _Pass(0, 100_000)
-    for _ in range(2):  # iterations
-        one.enter()
-        one.served(0, 50_000)
-        thread, inside = enter_beside(one)
-        one.enter()  # the first does not wait
-        one.served(50_000, 30_000)
-        assert not inside.wait(0.05)
-        one.enter()
-        one.served(80_000, 7_000)  # of 7/8: the late one keeps a quarter of its half
-        assert inside.wait(60)
-        thread.join()
-        one.clear()
+    def calc_ders_range(self, approxes: Any, targets: Any, weights: Any) -> Any:
+        self.blocks.append((len(self.seen), targets.__array_interface__["data"][0], np.array(targets), np.array(approxes)))
+        return np.column_stack([targets - approxes, -np.ones(len(targets))])
+
+    def is_max_optimal(self) -> bool:
+        return True
+
+    def get_final_error(self, error: float, weight: float) -> float:
+        return error
+
+    def evaluate(self, approxes: Any, target: Any, weight: Any) -> tuple[float, float]:
+        self.seen.append((np.array(target), np.array(approxes[0])))
+        return 0.0, 1.0
 
 
-def test_who_waits_in_vain_goes_on_and_the_door_opens_earlier_the_next_time() -> None:
-    one = _Pass(0, 100_000)
-    before = one._share
-    one.enter()
-    enter_beside(one)[0].join()
-    once = one._share
-    assert once < before
-    one.clear()
-    one.enter()
-    one.served(0, 70_000)  # too little at first
-    enter_beside(one)[0].join()
-    assert one._share == once
-
-
-def test_there_is_no_door_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Pass, "PATIENCE", 1.0)
-    one = _Pass(0, 1000)
-    one.enter()
-    enter_beside(one)[0].join()
+def test_canary_catboost_does_what_the_adapter_relies_on() -> None:
+    """If this fails, a version of CatBoost asks in another way, and `_catboost_blocks` must learn it."""
+    rows = len(TRAIN.labels)
+    watching = Watching(rows)
+    params = {**PARAMS, "boosting_type": "Plain", "leaf_estimation_iterations": 1}
+    model = CatBoost({**params, "loss_function": watching, "eval_metric": watching}).fit(pool_of(TRAIN))
+    assert model in watching.models, "parameters are not copied by a method of the model"
+    assert len(watching.seen) == PARAMS["iterations"], "the metric is not evaluated once after each iteration"
+    for labels, _ in watching.seen:
+        np.testing.assert_array_equal(labels, TRAIN.labels, err_msg="the metric does not see all rows in order")
+    scores, bases = np.zeros(rows), set()
+    for iteration in range(PARAMS["iterations"]):
+        blocks = sorted((at, labels, shown) for when, at, labels, shown in watching.blocks if when == iteration)
+        assert sum(len(labels) for _, labels, _ in blocks) == 2 * rows, "rows are not asked for twice in an iteration"
+        starts = np.cumsum([0] + [len(labels) for _, labels, _ in blocks])
+        for (address, labels, shown), start in zip(blocks, starts, strict=False):
+            begin = int(start) % rows
+            bases.add(address - 4 * begin)
+            np.testing.assert_array_equal(labels, TRAIN.labels[begin : begin + len(labels)])
+            np.testing.assert_array_equal(shown, scores[begin : begin + len(labels)])
+        scores = watching.seen[iteration][1]
+    assert len(bases) == 2, "labels do not stand in two arrays that stay where they are"

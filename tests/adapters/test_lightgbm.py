@@ -10,6 +10,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import weakref
 from typing import Any, ClassVar
 
 import lightgbm as lgb
@@ -19,6 +20,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 
 import stochasticrank_objectives as sr
+from stochasticrank_objectives.adapters._common import calling
 from stochasticrank_objectives.adapters.lightgbm import LightGBMMetric, LightGBMObjective
 from stochasticrank_objectives.datasets import RankingData, make_ranking
 
@@ -157,7 +159,7 @@ def test_it_learns_to_rank_unseen_queries() -> None:
 
 
 def test_gradient_and_hessian_are_what_lightgbm_takes_without_a_copy() -> None:
-    booster, objective, seen = lgb.Booster(PARAMS, dataset()), LightGBMObjective("ndcg@5", sfa=True), []
+    booster, objective, seen = lgb.Booster(PARAMS, dataset()), LightGBMObjective(LOSSES[0]), []
     for _ in range(2):
         booster.update(fobj=lambda scores, data: seen.append(objective(scores, data)) or seen[-1])
     for gradient, hessian in seen:
@@ -168,6 +170,45 @@ def test_gradient_and_hessian_are_what_lightgbm_takes_without_a_copy() -> None:
 
 
 # Which iteration
+
+
+def test_canary_the_booster_is_among_the_callers_and_tells_what_the_adapter_relies_on() -> None:
+    """If this fails, a version of LightGBM calls in another way: `calling` or what is read from its Booster must change."""
+    seen: list[tuple[Any, ...]] = []
+
+    def watch(*arguments: Any) -> tuple[Any, Any]:
+        booster = calling(lgb.Booster)
+        assert booster is not None, "no Booster is among the callers of an objective"
+        seen.append((booster.current_iteration(), booster.params["num_threads"], type(booster.train_set)))
+        return np.linspace(-1, 1, len(TRAIN.labels)), np.ones(len(TRAIN.labels))
+
+    def watch_as_metric(*arguments: Any) -> tuple[str, float, bool]:
+        names = getattr(calling(lgb.Booster), "_Booster__name_inner_eval", None)
+        assert names is not None, "no Booster that knows its own metrics is among the callers of a metric"
+        assert all(name.startswith("ndcg@") for name in names)
+        seen.append(tuple(names))
+        return "ours", 0.0, True
+
+    def ranker_objective(y_true: Any, y_pred: Any, weight: Any, group: Any) -> tuple[Any, Any]:
+        rows = len(TRAIN.labels)
+        assert (len(y_true), len(y_pred), weight, sum(group)) == (rows, rows, None, rows)
+        return watch()
+
+    data, params = dataset(), {**PARAMS, "num_threads": 1}
+    booster = lgb.Booster(params, data)
+    booster.update(fobj=watch)
+    booster.update(fobj=watch)
+    lgb.train({**params, "objective": watch}, data, 2)
+    lgb.LGBMRanker(objective=ranker_objective, n_estimators=2, **params).fit(
+        TRAIN.features, TRAIN.labels, group=TRAIN.groups
+    )
+    assert seen == [(0, 1, lgb.Dataset), (1, 1, lgb.Dataset)] * 3
+    assert data.get_label() is data.get_label()
+    assert data.get_group() is data.get_group()
+    seen.clear()
+    keywords: dict[str, Any] = {"feval": watch_as_metric}
+    lgb.train({**params, "objective": "lambdarank", "eval_at": [3]}, data, 2, valid_sets=[dataset(VALID)], **keywords)
+    assert seen == [("ndcg@3",)] * 2
 
 
 def test_repeated_training_starts_again(recorder: LightGBMObjective) -> None:
@@ -265,10 +306,14 @@ def test_nothing_is_kept_of_data_that_are_gone() -> None:
     booster = lgb.Booster(PARAMS, data)
     booster.update(fobj=objective)
     booster.eval_train(metric)
-    assert len(objective._bound._known) == len(metric._bound._known) == len(objective._progress._bound) == 1
+    alive = weakref.ref(data.get_label()), weakref.ref(booster)
+    kept = [len(bindings) for bindings in (objective._bindings, objective._progress, metric._bindings)]
+    assert kept == [1, 1, 1]
     del booster, data
     gc.collect()
-    assert len(objective._bound._known) == len(metric._bound._known) == len(objective._progress._bound) == 0
+    assert [reference() for reference in alive] == [None, None]
+    kept = [len(bindings) for bindings in (objective._bindings, objective._progress, metric._bindings)]
+    assert kept == [0, 0, 0]
 
 
 # Data and settings
@@ -336,7 +381,7 @@ def test_init_score_is_where_the_gradient_is_taken() -> None:
 )
 def test_sampling_gets_the_whole_gradient_and_leaves_the_hessian_alone(params: dict[str, Any]) -> None:
     data, seen = dataset(params={"linear_tree": True} if "linear_tree" in params else None), []
-    objective = LightGBMObjective("ndcg@5", sfa=True)
+    objective = LightGBMObjective(LOSSES[0])
     booster = lgb.Booster({**PARAMS, **params}, data)
     bound = objective.loss.bind(TRAIN.labels, TRAIN.groups)
     for iteration in range(6):
@@ -362,12 +407,12 @@ def test_dart_works_but_not_with_sglb() -> None:
 @pytest.mark.parametrize("name", ["learning_rate", "eta", "shrinkage_rate"])
 def test_sglb_refuses_another_learning_rate_than_lightgbms(name: str) -> None:
     train(LightGBMObjective(LOSSES[1]), 1, params={name: 0.1})
-    with pytest.raises(ValueError, match=r"learning_rate is 0.1 in SGLB but 0.2 in LightGBM"):
+    with pytest.raises(ValueError, match=r"learning_rate=0.1 of SGLB is not LightGBM's, 0.2"):
         train(LightGBMObjective(LOSSES[1]), 1, params={name: 0.2})
 
 
 def test_sglb_refuses_a_learning_rate_that_changes() -> None:
-    with pytest.raises(ValueError, match=r"0.1 in SGLB but 0.05 in LightGBM.* keep it during the training"):
+    with pytest.raises(ValueError, match=r"learning_rate=0.1 of SGLB is not LightGBM's, 0.05.* keep it during the training"):
         train(LightGBMObjective(LOSSES[1]), 3, callbacks=[lgb.reset_parameter(learning_rate=[0.1, 0.05, 0.05])])
 
 
@@ -379,6 +424,22 @@ def test_data_without_groups_are_refused() -> None:
         train("regression", 1, valid_sets=[valid], feval=LightGBMMetric("ndcg@5"))
     with pytest.raises(ValueError, match="no group"):
         lgb.LGBMRegressor(objective=LightGBMObjective("ndcg@5"), **PARAMS).fit(TRAIN.features, TRAIN.labels)
+
+
+def test_bagging_by_query_is_refused() -> None:
+    """LightGBM 4.7 then hands a custom objective's trees no rows: predictions are constant."""
+    params = {"bagging_by_query": True, "bagging_fraction": 0.5, "bagging_freq": 1}
+    with pytest.raises(ValueError, match="leave it out: bagging_fraction and bagging_freq then sample rows"):
+        train(LightGBMObjective("ndcg@5"), 2, params=params)
+    train(LightGBMObjective("ndcg@5"), 2, params={**params, "bagging_by_query": False})
+
+
+@pytest.mark.skipif(not hasattr(lgb.Dataset, "get_position"), reason="from LightGBM 4.1 on")
+def test_positions_are_refused() -> None:
+    position = np.arange(len(TRAIN.labels)) % 4
+    with pytest.raises(ValueError, match=r"position= of the Dataset .* would be ignored; leave it out"):
+        train(LightGBMObjective("ndcg@5"), 2, dataset(position=position))
+    train("lambdarank", 2, dataset(position=position), valid_sets=[dataset(VALID)], feval=LightGBMMetric("mrr"))
 
 
 def test_bad_labels_are_refused_when_training_starts() -> None:
@@ -434,10 +495,8 @@ def test_the_metric_agrees_with_lightgbms_own_where_nothing_ties(weighted: bool)
 
 
 def test_the_metric_binds_each_data_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stochasticrank_objectives.adapters import lightgbm as adapter
-
-    metric, calls, original = LightGBMMetric("ndcg@5"), [], adapter.bind_evaluation
-    monkeypatch.setattr(adapter, "bind_evaluation", lambda *a, **k: calls.append(1) or original(*a, **k))
+    metric, calls, original = LightGBMMetric("ndcg@5", name="ours"), [], LightGBMMetric._bind
+    monkeypatch.setattr(LightGBMMetric, "_bind", lambda *a, **k: calls.append(1) or original(*a, **k))
     data, valid = dataset(), dataset(VALID)
     train("lambdarank", 5, data, valid_sets=[data, valid], feval=metric)
     assert len(calls) == 2
@@ -446,6 +505,24 @@ def test_the_metric_binds_each_data_set_once(monkeypatch: pytest.MonkeyPatch) ->
     valid.set_group(VALID.groups[::-1])
     lgb.Booster(PARAMS, data).add_valid(valid, "valid").eval_valid(metric)
     assert len(calls) == 4
+
+
+def test_a_metric_with_the_name_of_lightgbms_is_refused() -> None:
+    refusal = pytest.raises(ValueError, match="its records would mix both; name this one, for example LightGBMMetric")
+    params = {"metric": "ndcg", "eval_at": [5]}
+    with refusal:
+        train(LightGBMObjective("ndcg@5"), 2, params=params, valid_sets=[dataset(VALID)], feval=LightGBMMetric("ndcg@5"))
+    with refusal:
+        train("lambdarank", 2, valid_sets=[dataset(VALID)], feval=LightGBMMetric("ndcg@5"))
+    with refusal:  # which evaluates ndcg@1 to ndcg@5 by itself
+        fit(lgb.LGBMRanker(objective=LightGBMObjective("ndcg@5"), **PARAMS), eval_metric=LightGBMMetric("ndcg@5"))
+    with refusal:
+        lgb.cv({**PARAMS, **params, "objective": LightGBMObjective("ndcg@5")}, dataset(), 2, folds=GroupKFold(3),
+               feval=LightGBMMetric("ndcg@5"))  # fmt: skip
+    results: dict[str, Any] = {}
+    for metric in (LightGBMMetric("ndcg@5", name="ours"), LightGBMMetric("ndcg@10")):
+        train("lambdarank", 3, valid_sets=[dataset(VALID)], feval=metric, callbacks=[lgb.record_evaluation(results)])
+        assert {len(values) for values in results["valid_0"].values()} == {3}
 
 
 def test_early_stopping_on_the_metric() -> None:
@@ -507,7 +584,7 @@ def test_the_scale_equals_shrinking_old_trees(mode: Any, rate: float, temperatur
         scores = shrunken + one.predict(TRAIN.features)
     booster = train(LightGBMObjective(sglb), rounds, params={"learning_rate": eps})
     raw = booster.predict(TRAIN.features)
-    assert sglb.scale(rounds) < 0.8
+    assert sglb.shrinkage(rounds) < 0.8
     np.testing.assert_allclose(sglb.true_scores(raw, booster.current_iteration()), scores, rtol=1e-4, atol=1e-6)
 
 
@@ -568,18 +645,18 @@ def test_copies_are_equal_and_empty(loss: Any) -> None:
     booster.eval_train(metric)
     for copied in (copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))):
         again, again_metric = copied(objective), copied(metric)
-        assert repr(again) == repr(objective)
-        assert repr(again_metric) == repr(metric)
-        assert not again._bound._known
-        assert not again_metric._bound._known
+        assert again == objective
+        assert again_metric == metric
         assert trees(train(again, 3)) == trees(train(objective, 3))
         assert again_metric(np.zeros(len(TRAIN.labels)), dataset().construct())[0] == "mine"
     assert len(pickle.dumps(objective)) < 1000
+    assert len(pickle.dumps(metric)) < 1000
 
 
 def test_they_print_what_they_are() -> None:
-    assert repr(LightGBMObjective("ndcg@5", sfa=True, mu=0.3)) == "LightGBMObjective(StochasticRank('ndcg@5', mu=0.3))"
-    assert LightGBMObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.0)
+    loss = sr.StochasticRank("ndcg@5", mu=0.3)
+    assert repr(LightGBMObjective(loss)) == "LightGBMObjective(StochasticRank('ndcg@5', mu=0.3))"
+    assert repr(LightGBMObjective(loss, metric="mrr")).endswith("mu=0.3), metric='mrr')")
     assert repr(LightGBMMetric("mrr")) == "LightGBMMetric('mrr', ties='worst', empty=0.0)"
     assert repr(LightGBMMetric("mrr", name="x")) == "LightGBMMetric('mrr', ties='worst', empty=0.0, name='x')"
 
@@ -602,7 +679,7 @@ def test_rankers_clone_and_pickle() -> None:
     )
     again = pickle.loads(pickle.dumps(ranker))
     np.testing.assert_array_equal(again.predict(VALID.features), ranker.predict(VALID.features))
-    assert repr(again.objective) == repr(objective)
+    assert again.objective == objective
     cloned = clone(ranker).fit(TRAIN.features, TRAIN.labels, group=TRAIN.groups)
     assert trees(cloned.booster_) == trees(ranker.booster_)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import pickle
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import stochasticrank_objectives as sr
+from stochasticrank_objectives.adapters._common import calling
 from stochasticrank_objectives.adapters.xgboost import XGBoostMetric, XGBoostObjective, XGBoostRanker
 from stochasticrank_objectives.datasets import make_ranking
 
@@ -32,7 +34,7 @@ def matrix(data=TRAIN, **keywords):
 
 
 def train(loss="ndcg@5", data=None, rounds=6, params=PARAMS, **keywords):
-    objective = loss if callable(loss) else XGBoostObjective(loss)
+    objective = loss if loss is None or callable(loss) else XGBoostObjective(loss)
     return xgb.train(params, data or matrix(), rounds, obj=objective, verbose_eval=False, **keywords)
 
 
@@ -62,22 +64,20 @@ def iterations(recorder, loss=None):
 
 def test_gradient_is_the_cores_and_the_hessian_is_one():
     data, scores = matrix(), np.random.default_rng(0).normal(size=len(TRAIN.labels)).astype(np.float32)
-    gradient, hessian = XGBoostObjective("ndcg@5", mu=0.2, sfa=True, seed=3)(scores, data, iteration=7)
-    expected = sr.StochasticRank("ndcg@5", mu=0.2, seed=3).bind(TRAIN.labels, TRAIN.groups).gradient(scores, 7)
+    loss = sr.StochasticRank("ndcg@5", mu=0.2, seed=3)
+    gradient, hessian = XGBoostObjective(loss)(scores, data, iteration=7)
+    expected = loss.bind(TRAIN.labels, TRAIN.groups).gradient(scores, 7)
     np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-12)
     np.testing.assert_array_equal(hessian, np.ones(len(scores)))
 
 
-def test_a_metric_alone_means_steps_by_nearly_the_absolute_gradient():
+def test_a_metric_alone_means_the_recommended_loss():
     data, scores = matrix(), np.random.default_rng(0).normal(size=len(TRAIN.labels)).astype(np.float32)
-    assert XGBoostObjective("ndcg@5").loss == sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.25)
-    assert XGBoostObjective("ndcg@5", sfa=0.5).loss == sr.StochasticRank("ndcg@5", sfa=0.5)
-    assert XGBoostObjective("ndcg@5", hessian_constant=1.0).loss == sr.StochasticRank("ndcg@5")
+    recommended = sr.recommended("ndcg@5", booster="xgboost")
     gradient, hessian = XGBoostObjective("ndcg@5")(scores, data, iteration=7)
-    expected = sr.StochasticRank("ndcg@5", sfa=False).bind(TRAIN.labels, TRAIN.groups).gradient(scores, 7)
-    expected /= np.abs(expected).mean()
-    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(hessian, 0.75 * np.abs(expected) + 0.25, rtol=1e-6)
+    expected = recommended.bind(TRAIN.labels, TRAIN.groups).derivatives(scores, 7)
+    np.testing.assert_allclose(gradient, expected[0], rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(hessian, expected[1], rtol=1e-6)
 
 
 def test_first_tree_is_a_gradient_step():
@@ -118,8 +118,10 @@ def test_seed_changes_the_model():
     assert raw(train(XGBoostObjective("ndcg@5", seed=1))) != raw(train(XGBoostObjective("ndcg@5", seed=2)))
 
 
-@pytest.mark.parametrize("loss", [sr.StochasticRank("ndcg@5"), SGLB])
-@pytest.mark.parametrize("booster", ["gbtree", "dart"])
+@pytest.mark.parametrize(
+    ("loss", "booster"),
+    [(sr.StochasticRank("ndcg@5"), "gbtree"), (sr.StochasticRank("ndcg@5"), "dart"), (SGLB, "gbtree")],
+)
 def test_continued_training_equals_training_in_one_go(loss, booster, tmp_path):
     params, data = {**PARAMS, "booster": booster}, matrix()
     whole = train(loss, data, rounds=8, params=params).predict(data)
@@ -130,6 +132,44 @@ def test_continued_training_equals_training_in_one_go(loss, booster, tmp_path):
         for continuing in (objective, XGBoostObjective(loss)):
             on = train(continuing, data, rounds=3, params=params, xgb_model=model)
             np.testing.assert_allclose(on.predict(data), whole, rtol=1e-4, atol=1e-6)
+
+
+def test_canary_the_booster_is_among_the_callers_and_tells_what_the_adapter_relies_on():
+    """If this fails, a version of XGBoost calls in another way: `calling`, or what is read from its Booster, must change."""
+    seen = []
+
+    def watch(scores, data):
+        booster = calling(xgb.Booster)
+        assert booster is not None, "no Booster is among the callers of an objective"
+        configuration = json.loads(booster.save_config())["learner"]
+        kind = configuration["gradient_booster"]
+        part = kind["updater"]["linear_train_param"] if kind["name"] == "gblinear" else kind["tree_train_param"]
+        assert float(part["learning_rate"]) == pytest.approx(0.1)
+        assert configuration["learner_train_param"]["disable_default_eval_metric"] == "0"
+        assert kind["name"] == "gblinear" or kind["specified_updater"] is False
+        metrics = [metric["name"] for metric in configuration["metrics"]]
+        seen.append((booster.num_boosted_rounds(), int(configuration["generic_param"]["nthread"]), metrics))
+        return scores - data.get_label(), np.ones(len(scores))
+
+    def watch_as_metric(scores, data):
+        assert calling(xgb.Booster) is not None, "no Booster is among the callers of a metric"
+        container = calling(xgb.callback.CallbackContainer)
+        stops = [stop for stop in container.callbacks if isinstance(stop, xgb.callback.EarlyStopping)]
+        assert [(stop.maximize, stop.metric_name) for stop in stops] in ([(None, None)], [(False, None)])
+        return "ours", 0.0
+
+    data, params = matrix(), {**PARAMS, "eval_metric": "ndcg@5"}
+    xgb.train(params, data, 2, obj=watch)
+    booster = xgb.Booster(params, [data])
+    booster.update(data, 0, fobj=watch)
+    booster.update(data, 1, fobj=watch)
+    assert seen == [(0, 1, ["ndcg@5"]), (1, 1, ["ndcg@5"])] * 2
+    seen.clear()
+    xgb.train({"booster": "gblinear", "learning_rate": 0.1, "nthread": 1}, data, 1, obj=watch)
+    xgb.cv(params, data, 2, nfold=2, obj=watch, custom_metric=watch_as_metric, early_stopping_rounds=5)
+    assert [one[0] for one in seen] == [0, 0, 0, 1, 1]
+    keywords = {"evals": [(data, "x")], "custom_metric": watch_as_metric, "early_stopping_rounds": 5, "verbose_eval": False}
+    xgb.train(params, data, 2, obj=watch, **keywords)
 
 
 def test_iterations_in_training_and_when_it_goes_on():
@@ -190,8 +230,61 @@ def test_weights_are_of_queries():
 
 def test_weights_of_queries_and_evaluation_sets_without_any_metric():
     history, data = {}, matrix(weight=np.ones(len(TRAIN.groups)))
-    train(data=data, evals=[(data, "x")], evals_result=history)  # XGBoost's default, RMSE, would end the process
+    train(data=data, evals=[(data, "x")], evals_result=history)  # under XGBoost's default, RMSE, it would abort
     assert history == {}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {
+            "booster": "gblinear",
+            "updater": "coord_descent",
+            "feature_selector": "greedy",
+            "top_k": 2,
+            "eta": 0.2,
+            "lambda": 1,
+        },
+        {"booster": "gblinear", "updater": "shotgun", "eta": 0.2, "alpha": 0.01},
+        {"updater": "grow_colmaker,prune", "gamma": 0.1, "max_depth": 4},
+        {"booster": "dart", "updater": "grow_histmaker", "rate_drop": 0.5, "max_bin": 8, "max_depth": 4},
+        {"tree_method": "approx", "max_bin": 8, "max_depth": 4},
+    ],
+    ids=lambda params: params.get("updater", params.get("tree_method")),
+)
+@pytest.mark.filterwarnings("ignore")  # XGBoost warns of any updater that is chosen by hand
+def test_turning_the_default_metric_off_changes_nothing_else(params):
+    """XGBoost forgets some parameters when another is set during a training."""
+    bound = sr.recommended("ndcg@5", booster="xgboost").bind(TRAIN.labels, TRAIN.groups)
+    at, data, params = itertools.count(), matrix(), {"nthread": 1, **params}
+    by_hand = xgb.train(params, data, 4, obj=lambda scores, _: bound.derivatives(scores, next(at)))
+    np.testing.assert_array_equal(train(data=data, rounds=4, params=params).predict(data), by_hand.predict(data))
+
+
+def test_leaves_of_a_model_are_refreshed():
+    """On the same data with the same noise a refreshed leaf is what it was."""
+    data, params = matrix(weight=np.ones(len(TRAIN.groups))), {**PARAMS, "base_score": 0}
+    model, other = train(data=data, rounds=4, params=params), matrix(TEST, weight=np.ones(len(TEST.groups)))
+    params = {**params, "process_type": "update", "updater": "refresh", "refresh_leaf": True}
+    again = train(data=data, rounds=4, params=params, xgb_model=model, evals=[(data, "x")])
+    np.testing.assert_allclose(again.predict(data), model.predict(data), rtol=1e-4, atol=1e-6)
+    elsewhere = train(data=other, rounds=4, params=params, xgb_model=model, evals=[(data, "x")])
+    np.testing.assert_array_equal(elsewhere.predict(data, pred_leaf=True), model.predict(data, pred_leaf=True))
+    assert np.abs(elsewhere.predict(data) - model.predict(data)).max() > 0.01
+
+
+@pytest.mark.parametrize("loss", ["ndcg@5", sr.StochasticRank("ndcg@5")])
+def test_one_weight_for_all_queries_changes_no_tree(loss):
+    """Gradient and hessian are both multiplied, as by XGBoost's own ranking objectives."""
+    params = {**PARAMS, "reg_lambda": 0, "min_child_weight": 0}
+    plain, weighted = (train(loss, matrix(weight=np.full(len(TRAIN.groups), w)), params=params) for w in (1.0, 4.0))
+    np.testing.assert_allclose(weighted.predict(matrix(TEST)), plain.predict(matrix(TEST)), rtol=1e-4, atol=1e-6)
+
+
+def test_the_hessian_of_a_loss_without_one_is_the_weight_of_the_query():
+    weights, scores = np.arange(len(TRAIN.groups)) + 0.5, np.zeros(len(TRAIN.labels))
+    _, hessian = XGBoostObjective(sr.StochasticRank("ndcg@5"))(scores, matrix(weight=weights), iteration=0)
+    np.testing.assert_array_equal(hessian, np.repeat(weights, TRAIN.groups))
 
 
 def test_base_score_changes_nothing_but_the_level():
@@ -253,6 +346,31 @@ def test_early_stopping_on_our_metric():
     assert booster.best_score == pytest.approx(sr.evaluate("ndcg@5", scores, TEST.labels, TEST.groups), abs=1e-6)
 
 
+@pytest.mark.parametrize("name", ["mrr", "err@5"])  # names by which XGBoost would not know what is better
+def test_early_stopping_maximises_by_itself(name):
+    keywords = {"rounds": 200, "evals": [(matrix(TEST), "valid")], "custom_metric": XGBoostMetric(name)}
+    told = train(**keywords, maximize=True, early_stopping_rounds=5)
+    assert 0 < told.best_iteration < 195
+    assert raw(train(**keywords, early_stopping_rounds=5)) == raw(told)
+    stop = xgb.callback.EarlyStopping(rounds=5, metric_name=name, data_name="valid")
+    assert train(**keywords, callbacks=[stop]).best_iteration == told.best_iteration
+    folds = [
+        xgb.cv(PARAMS, matrix(), 200, nfold=3, obj=XGBoostObjective("ndcg@5"), custom_metric=XGBoostMetric(name),
+               early_stopping_rounds=5, as_pandas=False, **more) for more in ({}, {"maximize": True})
+    ]  # fmt: skip
+    assert folds[0] == folds[1]
+    assert len(folds[0][f"test-{name}-mean"]) > 1
+
+
+def test_early_stopping_that_minimises_our_metric_is_refused():
+    stop = xgb.callback.EarlyStopping(rounds=5, maximize=False)
+    keywords = {"evals": [(matrix(TEST), "valid")], "custom_metric": XGBoostMetric("ndcg@5"), "rounds": 30}
+    with pytest.raises(ValueError, match="maximize=False: ndcg@5 is better when larger"):
+        train(**keywords, callbacks=[stop])
+    other = xgb.callback.EarlyStopping(rounds=2, maximize=False, metric_name="mae")
+    train(**keywords, callbacks=[other], params={**PARAMS, "eval_metric": "mae"})
+
+
 def test_early_stopping_on_xgboosts_metric():
     history, params = {}, {**PARAMS, "eval_metric": "ndcg@5"}
     booster = train(
@@ -303,6 +421,10 @@ def test_missing_queries_are_refused(use):
 def test_bad_arguments():
     with pytest.raises(ValueError, match="loss must be a metric"):
         XGBoostObjective(3)
+    with pytest.raises(ValueError, match="ties must be"):
+        XGBoostMetric("ndcg@5", ties="foo")
+    with pytest.raises(ValueError, match="empty must be"):
+        XGBoostMetric("ndcg@5", empty="drop")
     with pytest.raises(ValueError, match="mu: set these on the loss itself"):
         XGBoostObjective(SGLB, mu=1)
     with pytest.raises(ValueError, match=r"iteration must be given where no xgboost\.Booster is calling"):
@@ -310,8 +432,11 @@ def test_bad_arguments():
 
 
 def test_printed():
-    assert repr(XGBoostObjective("ndcg@5", sfa=True, mu=0.5)) == "XGBoostObjective(StochasticRank('ndcg@5', mu=0.5))"
+    loss = sr.StochasticRank("ndcg@5", mu=0.5)
+    assert repr(XGBoostObjective(loss)) == "XGBoostObjective(StochasticRank('ndcg@5', mu=0.5))"
+    assert repr(XGBoostObjective(loss, metric="mrr")) == "XGBoostObjective(StochasticRank('ndcg@5', mu=0.5), metric='mrr')"
     assert repr(XGBoostMetric("ndcg@5")) == "XGBoostMetric('ndcg@5', ties='worst', empty=0.0)"
+    assert repr(XGBoostMetric("mrr", name="x")) == "XGBoostMetric('mrr', ties='worst', empty=0.0, name='x')"
 
 
 # SGLB
@@ -337,17 +462,23 @@ def test_sglb_equals_explicit_shrinkage_of_the_old_trees(mode, start):
         tree = xgb.train(params, bare, 1, obj=lambda _, __, g=gradient: (g.astype(np.float32), np.ones(len(g), np.float32)))
         scores = keep * scores + tree.predict(bare)
     np.testing.assert_allclose(sglb.true_scores(booster.predict(data), rounds), scores, rtol=1e-3, atol=1e-5)
-    assert sglb.scale(rounds) < 0.8
+    assert sglb.shrinkage(rounds) < 0.8
 
 
 def test_sglb_wants_xgboosts_learning_rate():
-    for params in ({"max_depth": 3}, {"eta": 0.2}, {"booster": "dart", "learning_rate": 0.2}):
+    for params in ({"max_depth": 3}, {"eta": 0.2}, {"booster": "gblinear", "learning_rate": 0.2}):
         with pytest.raises(ValueError, match=r"learning_rate=0.1 of SGLB is not XGBoost's, 0\.[23]; set both to the same"):
             train(SGLB, params=params)
     with pytest.raises(ValueError, match=r"is not XGBoost's, 0\.05"):
         train(SGLB, callbacks=[xgb.callback.LearningRateScheduler(lambda i: 0.1 if i < 2 else 0.05)])
     with pytest.raises(ValueError, match=r"is not XGBoost's, 0\.3"):
         XGBoostRanker(SGLB).fit(TRAIN.features, TRAIN.labels, group=TRAIN.groups)
+    train(SGLB, params={"booster": "gblinear", "learning_rate": 0.1})
+
+
+def test_sglb_refuses_dart():
+    with pytest.raises(ValueError, match='use booster="gbtree" with SGLB'):
+        train(SGLB, params={**PARAMS, "booster": "dart"})
 
 
 SYNTHETIC = np.eye(3)[[0, 1, 2, 2, 0]], [3, 2, 1, 3, 2], [3, 2]
@@ -519,3 +650,28 @@ def test_ranker_refuses():
         ranker(eval_metric=len).fit(x, y, qid=qid)
     with pytest.raises(ValueError, match="unknown metric 'ndgc@5'"):
         ranker("ndgc@5").fit(x, y, qid=qid)
+    with pytest.raises(ValueError, match="has no metric of its own; name the one to report"):
+        ranker(Unnamed()).fit(x, y, qid=qid)
+
+
+class Unnamed:
+    """A loss without a metric."""
+
+    def bind(self, *arguments, **keywords):
+        return sr.StochasticRank("ndcg@5").bind(*arguments, **keywords)
+
+    def __str__(self):
+        return "Unnamed()"
+
+
+def test_ranker_reports_what_is_named_whatever_it_trains_on():
+    x, y, qid = TRAIN.features, TRAIN.labels, TRAIN.qid
+    named = ranker(XGBoostObjective("mrr", train_on="ndcg@5"), early_stopping_rounds=3, n_estimators=50)
+    for model in (named, clone(named), ranker(Unnamed(), metric="mrr"), ranker("mrr"), ranker(SGLB, metric=sr.MRR())):
+        model.fit(x, y, qid=qid, eval_set=[(TEST.features, TEST.labels)], eval_qid=[TEST.qid])
+        assert list(model.evals_result()["validation_0"]) == ["mrr"]
+        expected = sr.evaluate("mrr", model.predict(TEST.features), TEST.labels, TEST.groups)
+        assert model.score(TEST.features, TEST.labels, qid=TEST.qid) == expected
+    trained = ranker("ndcg@5", metric="mrr", early_stopping_rounds=3, n_estimators=50)
+    trained.fit(x, y, qid=qid, eval_set=[(TEST.features, TEST.labels)], eval_qid=[TEST.qid])
+    np.testing.assert_array_equal(trained.predict(TEST.features), named.predict(TEST.features))

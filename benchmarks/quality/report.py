@@ -1,0 +1,194 @@
+"""Tables and pictures of what is stored."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from ..harness import table
+from . import datasets, store
+from .compare import Comparison, Difference, Pooled, best_own, by_validation, compare, names_of, of, paired, pool
+from .objectives import BOOSTERS, METRICS, STOPS_ON, opponents
+
+HALVES = {"chosen": datasets.CHOSEN_ON, "judged": datasets.JUDGED_ON}
+ABOUT = {
+    "chosen": "The half of the data sets on which the recommended losses were chosen.",
+    "judged": "The half of the data sets on which nothing was chosen.",
+}
+KINDS = {"careful": "own objective chosen by validation", "hard": "own objective that is best on test data"}
+
+
+def _comparisons(spec: str, sets: list[str], boosters: list[str], variants: bool) -> list[Comparison]:
+    every = [compare(name, booster, spec, store.read(name), variants=variants) for name in sets for booster in boosters]
+    return [one for one in every if one is not None]
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _change(one: Difference | None) -> str:
+    return "" if one is None else f"{one.mean:+.4f} ± {one.error:.4f}"
+
+
+def _pooled_row(one: Pooled) -> list[str]:
+    interval = f"{one.equal:+.4f} [{one.equal - one.equal_half_width:+.4f}, {one.equal + one.equal_half_width:+.4f}]"
+    weighted = f"{one.weighted:+.4f} ± {one.weighted_error:.4f}"
+    return [str(one.sets), weighted, f"{one.weighted_p:.2g}", interval, f"{one.equal_p:.2g}"]
+
+
+def _pooled(comparisons: list[Comparison], kind: str, booster: str | None, metric: str) -> Pooled | None:
+    chosen = [one for one in comparisons if booster in (None, one.booster)]
+    return pool([getattr(one, kind)[metric] for one in chosen if metric in getattr(one, kind)])
+
+
+def _pooled_table(comparisons: list[Comparison], kind: str) -> str:
+    rows = []
+    for booster in (*BOOSTERS, None):
+        for metric in METRICS:
+            if (one := _pooled(comparisons, kind, booster, metric)) is not None:
+                rows.append([booster or "all", metric, *_pooled_row(one)])
+    head = ["booster", "metric", "data sets", "weighted mean ± error", "p", "equal mean [95 % interval]", "p"]
+    return _markdown(head, rows)
+
+
+def _set_table(comparisons: list[Comparison], metric: str) -> str:
+    rows = []
+    for one in comparisons:
+        if (hard := one.hard.get(metric)) is not None:
+            careful = _change(one.careful.get(metric))
+            rows.append([one.data, one.booster, f"{hard.own:.4f} ({hard.name})", f"{hard.ours:.4f}", careful, _change(hard)])
+    return _markdown(["data set", "booster", "best own", "ours", "to own by validation", "to best own"], rows)
+
+
+def _time_table(comparisons: list[Comparison]) -> str:
+    rows = []
+    for booster in BOOSTERS:
+        ratios = [ratio for one in comparisons if one.booster == booster for ratio in one.ratios]
+        if ratios:
+            reached = sum(map(math.isfinite, ratios))
+            rows.append([booster, f"{np.median(ratios):.2f}", f"{reached} of {len(ratios)}"])
+    return _markdown(["booster", "median ratio of seconds", "reached"], rows)
+
+
+def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
+    parts = [
+        f"# Quality of rankers: the {half} half\n",
+        f"{ABOUT[half]} Ours: `{spec}`. Differences of test values, ours minus own, paired by blocks of queries; p is "
+        "one-sided, against ours being no better. Written by `python -m benchmarks.quality report`.\n",
+        f"![differences](differences-{half}.png)\n\n![pooled](pooled-{half}.png)\n\n![seconds](seconds-{half}.png)\n",
+    ]
+    for kind, meaning in KINDS.items():
+        parts += [f"## All data sets, to the {meaning}\n", _pooled_table(comparisons, kind)]
+    parts += ["## Seconds of training to own's best validation NDCG@10, ours over own's\n", _time_table(comparisons)]
+    for metric in METRICS:
+        parts += [f"## {metric}\n", _set_table(comparisons, metric)]
+    return "\n".join(parts)
+
+
+def _panels(title: str) -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(BOOSTERS), figsize=(12, 4.5), sharey=True, layout="constrained")
+    figure.suptitle(title)
+    for axis, booster in zip(axes, BOOSTERS, strict=True):
+        axis.set_title(booster)
+        axis.grid(alpha=0.3)
+    return figure, axes
+
+
+def _points(axis: Any, rows: list[tuple[str, float, float]], labels: list[str], shift: float, name: str) -> None:
+    """Values with whiskers, each in the line of its label."""
+    places = [labels.index(label) + shift for label, _, _ in rows]
+    axis.errorbar([r[1] for r in rows], places, xerr=[r[2] for r in rows], fmt="o", markersize=4, capsize=2, label=name)
+    axis.axvline(0, color="black", linewidth=0.8)
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set_ylim(len(labels) - 0.5, -0.5)
+
+
+def _pictures(half: str, comparisons: list[Comparison], output: pathlib.Path) -> None:
+    from matplotlib import pyplot
+
+    sets = list(dict.fromkeys(one.data for one in comparisons))
+    figure, axes = _panels(f"{STOPS_ON}: ours minus own, with two standard errors")
+    for axis, booster in zip(axes, BOOSTERS, strict=True):
+        for shift, (kind, meaning) in zip((-0.12, 0.12), KINDS.items(), strict=True):
+            found = [(one.data, getattr(one, kind).get(STOPS_ON)) for one in comparisons if one.booster == booster]
+            rows = [(name, one.mean, 2 * one.error) for name, one in found if one is not None]
+            if (all_of_them := _pooled(comparisons, kind, booster, STOPS_ON)) is not None:
+                rows.append(("all", all_of_them.weighted, 2 * all_of_them.weighted_error))
+            _points(axis, rows, [*sets, "all"], shift, meaning)
+    axes[0].legend(fontsize=7)
+    figure.savefig(output / f"differences-{half}.png", dpi=110)
+
+    figure, axes = _panels("All data sets: ours minus own, with two standard errors")
+    for axis, booster in zip(axes, BOOSTERS, strict=True):
+        for shift, (kind, meaning) in zip((-0.12, 0.12), KINDS.items(), strict=True):
+            pooled = [(metric, _pooled(comparisons, kind, booster, metric)) for metric in METRICS]
+            rows = [(metric, one.weighted, 2 * one.weighted_error) for metric, one in pooled if one is not None]
+            _points(axis, rows, list(METRICS), shift, meaning)
+    axes[0].legend(fontsize=7)
+    figure.savefig(output / f"pooled-{half}.png", dpi=110)
+
+    figure, axes = _panels("Seconds to own's best validation NDCG@10, ours over own's; a cross: never")
+    for axis, booster in zip(axes, BOOSTERS, strict=True):
+        found = [(sets.index(one.data), ratio) for one in comparisons if one.booster == booster for ratio in one.ratios]
+        reached = [(ratio, place) for place, ratio in found if math.isfinite(ratio)]
+        most = max([ratio for ratio, _ in reached], default=1.0) * 2
+        axis.scatter([ratio for ratio, _ in reached], [place for _, place in reached])
+        never = [place for place, ratio in found if not math.isfinite(ratio)]
+        axis.scatter([most] * len(never), never, marker="x", color="black")
+        axis.set_xscale("log")
+        axis.axvline(1, color="black", linewidth=0.8)
+        axis.set_yticks(range(len(sets)), sets)
+        axis.set_ylim(len(sets) - 0.5, -0.5)
+    figure.savefig(output / f"seconds-{half}.png", dpi=110)
+    pyplot.close("all")
+
+
+def write(spec: str, output: pathlib.Path, *, sets: list[str], boosters: list[str], variants: bool = False) -> None:
+    """Write a page with pictures for each half of the data sets, and print the pooled differences."""
+    output.mkdir(parents=True, exist_ok=True)
+    for half, names in HALVES.items():
+        comparisons = _comparisons(spec, [name for name in names if name in sets], boosters, variants)
+        if not comparisons:
+            print(f"{half}: nothing is stored of {spec} and of own objectives")
+            continue
+        (output / f"{half}.md").write_text(_text(half, spec, comparisons))
+        _pictures(half, comparisons, output)
+        for kind, meaning in KINDS.items():
+            print(f"\n{half}: ours ({spec}) to the {meaning}\n\n{_pooled_table(comparisons, kind)}")
+        print(_time_table(comparisons))
+
+
+def explore(
+    boosters: list[str], metric: str, sets: list[str], specs: list[str] | None = None, variants: bool = False
+) -> None:
+    """Print each stored objective's test value minus that of the best own one, per data set."""
+    stored = {name: records for name in sets if (records := store.read(name))}
+    for booster in boosters:
+        known = {r["objective"] for records in stored.values() for r in records.values() if r["booster"] == booster}
+        own = opponents(booster, variants=variants)
+        rows, shown = [], []
+        for spec in specs or [*own, *sorted(known - set(own))]:
+            found = {}
+            for name, records in stored.items():
+                names = {spec} if spec in known else names_of(spec, name, booster, metric, records)
+                ours = by_validation(of(records, booster, names), metric)
+                if (one := paired(ours, best_own(of(records, booster, own), metric, ours), metric)) is not None:
+                    found[name] = one
+            if found:
+                total = pool(list(found.values()))
+                assert total is not None
+                rows.append((spec, found, f"{total.weighted:+.4f} ± {total.weighted_error:.4f}", f"{total.equal:+.4f}"))
+                shown += [name for name in found if name not in shown]
+        best = ["best own", *(f"{next(f[n].own for _, f, _, _ in rows if n in f):.4f}" for n in shown), "", ""]
+        lines = [[spec, *(_change(found.get(name)) for name in shown), *ends] for spec, found, *ends in rows]
+        table(f"{booster}: test {metric} minus best own", ["objective", *shown, "weighted", "equal"], [best, *lines])

@@ -1,0 +1,253 @@
+"""YetiRank and YetiLoss: pairs of near neighbours in noisy rankings, with second derivatives."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _threads
+from ._binding import BoundQueries, MetricLoss, printed
+from ._checks import check_number, check_seed, check_whole
+from ._constants import LOGISTIC, Array, Rankings
+from ._data import Queries, check_scores
+from ._streams import stream_key
+from .metrics import Metric, parse_metric
+
+_NEGLIGIBLE = 1e-4  # positions with a smaller weight than this are left out of YetiRank
+_UNIT_DOCUMENTS = 200_000  # how many documents, at least, are ranked at random to find the unit of the derivatives
+_UNIT_PERMUTATIONS = 1000  # and how often at most
+
+
+@dataclasses.dataclass(frozen=True)
+class YetiLoss(MetricLoss["BoundYeti"]):
+    """Pairs of near neighbours in noisy rankings, weighted by how much the metric would change if the two were swapped.
+
+    Each query is ranked several times by its scores z with logistic noise. In each ranking every document has a pair with
+    each of the next `neighbours` documents. The loss of a query is ``sum |dM_ij| log(1 + exp(-(z_i - z_j)))`` over the pairs
+    in which i has a larger gain than j, averaged over the rankings; dM_ij is the change of the metric when i and j change
+    places in the noisy ranking, z are the scores without noise. It is differentiated with dM held fixed. Pairs of which both
+    are below the cut of the metric do not count.
+
+    All derivatives are divided by one constant, the mean hessian per row while all scores are equal, so that every order is
+    equally likely. It is estimated once, when data is bound, over the queries that have documents of different gain. So a
+    hessian averages 1 per row where training begins, whatever the metric and the unit of the labels, and what boosters
+    compare with sums of hessians (regularisation, ``min_child_weight``) counts rows, roughly.
+
+    Reference: Lyzhin, Ustimenko, Gulin & Prokhorenkova, "Which tricks are important for learning to rank?", ICML 2023.
+
+    Parameters
+    ----------
+    metric
+        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work.
+    neighbours
+        How many of the documents that follow one in a ranking it has pairs with, at least 1.
+    permutations
+        Noisy rankings that are averaged, at least 1.
+    sigma
+        Scale of the logistic noise, at least 0. With 0 there is one ranking, in which equal scores stand in the worst order.
+    mu
+        Shift of relevant documents downwards in the noisy rankings, at least 0, as in `StochasticRank`.
+    hessian
+        What boosters divide a leaf's gradient by. ``"newton"``: the second derivative of each pair, w p (1 - p), with w the
+        pair's weight and p the chance that the logistic function gives to the wrong order. ``"absolute"``: the size w p of
+        its first derivative. The two agree for pairs in the right order. For a pair that is far in the wrong order, most
+        often because of a noisy label, Newton's step is huge, but one by the absolute derivative is at most 1.
+    seed
+        Selects the noise, together with the iteration and the query.
+    threads
+        How many threads; by default as many as there are processors, or NUMBA_NUM_THREADS. It never changes a result.
+
+    Examples
+    --------
+    >>> bound = YetiLoss("ndcg@3").bind(labels=[0, 2, 1, 1, 0], groups=[3, 2])
+    >>> gradient, hessian = bound.derivatives([0.3, 0.1, 0.2, 0.0, 0.0])
+    >>> gradient.shape, hessian.shape
+    ((5,), (5,))
+    """
+
+    metric: str | Metric
+    _: dataclasses.KW_ONLY
+    neighbours: int = 1
+    permutations: int = 10
+    sigma: float = 1.0
+    mu: float = 0.0
+    hessian: Literal["newton", "absolute"] = "newton"
+    seed: int = 0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metric", parse_metric(self.metric))
+        check_whole("neighbours", self.neighbours, 1, "1 means that pairs are next to each other")
+        _check(self)
+
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundYeti:
+        return BoundYeti(self, queries, weights, query_keys)
+
+
+@dataclasses.dataclass(frozen=True)
+class YetiRank(MetricLoss["BoundYeti"]):
+    """CatBoost's YetiRank: pairs of neighbours in noisy rankings, which weigh less the further down they stand.
+
+    Each query is ranked several times by its scores z with logistic noise. The documents i and j at positions p and p + 1
+    (p = 0, 1, ...) of a ranking are a pair with the weight ``decay^p |r_i - r_j|``, r the labels as they are. The loss of a
+    query is ``sum weight log(1 + exp(-(z_i - z_j)))`` over the pairs in which i has the larger label, averaged over the
+    rankings; z are the scores without noise. It is differentiated with the weights held fixed. Positions with
+    ``decay^p < 1e-4``, from 57 on by default, are left out.
+
+    This is `YetiLoss` with one neighbour for a metric that has the weight ``decay^p`` and the label as its gain: rank-biased
+    precision for grades, but for a constant factor. It names no metric, so an adapter that reports one must be told which.
+    As in `YetiLoss`, derivatives are divided by a constant that makes the hessian average 1 per row where training begins;
+    so labels that are multiplied by 100 train the same model.
+
+    Reference: Gulin, Kuralenok & Pavlov, "Winning the transfer learning track of Yahoo!'s learning to rank challenge with
+    YetiRank", JMLR W&CP 2011. CatBoost's has a factor of 0.15 instead of the constant.
+
+    Parameters
+    ----------
+    decay
+        Weight of a position relative to the one above it, above 0 and at most 1.
+    permutations
+        Noisy rankings that are averaged, at least 1.
+    sigma, mu, hessian, seed, threads
+        As in `YetiLoss`.
+
+    Examples
+    --------
+    >>> bound = YetiRank().bind(labels=[0, 2, 1, 1, 0], groups=[3, 2])
+    >>> gradient, hessian = bound.derivatives([0.3, 0.1, 0.2, 0.0, 0.0])
+    >>> gradient.shape, hessian.shape
+    ((5,), (5,))
+    """
+
+    _: dataclasses.KW_ONLY
+    decay: float = 0.85
+    permutations: int = 10
+    sigma: float = 1.0
+    mu: float = 0.0
+    hessian: Literal["newton", "absolute"] = "newton"
+    seed: int = 0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number("decay", self.decay, 0, 1, open_low=True, hint="it is the weight of a position relative to the last")
+        _check(self)
+
+    def __str__(self) -> str:
+        return printed(self, None)
+
+    @property
+    def neighbours(self) -> int:
+        """How many of the documents that follow one it has pairs with: always 1."""
+        return 1
+
+    def _bound_metric(self) -> Metric:
+        return _Decaying.of(self.decay)
+
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundYeti:
+        return BoundYeti(self, queries, weights, query_keys)
+
+
+def _check(loss: Any) -> None:
+    """The parameters that both have."""
+    check_whole("permutations", loss.permutations, 1, "CatBoost uses 10")
+    check_number("sigma", loss.sigma, 0, hint="it is the scale of the noise, 0 means none; CatBoost's YetiRank has 1")
+    check_number("mu", loss.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
+    if loss.hessian not in ("newton", "absolute"):
+        raise ValueError(f'hessian must be "newton" or "absolute", got {loss.hessian!r}')
+    check_seed(loss.seed)
+    _threads.check(loss.threads)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Decaying(Metric):
+    """The metric of which a swap of neighbours at p and p + 1 changes decay^p times the difference of their labels."""
+
+    decay: float = 0.85
+
+    @classmethod
+    def of(cls, decay: float) -> _Decaying:
+        # A whole number p has decay^p >= 1e-4 up to this one; rounding may not leave out the last.
+        last = math.log(_NEGLIGIBLE) / math.log(decay) if decay < 1 else math.inf
+        return cls(None if last > 2**31 else math.floor(last * (1 + 1e-12)) + 1, float(decay))
+
+    def discounts(self, positions: int) -> Array:
+        changes = self.decay ** np.arange(positions, dtype=np.float64)
+        sums: Array = np.cumsum(changes[::-1])[::-1]
+        return sums
+
+
+class BoundYeti(BoundQueries):
+    """`YetiRank` or `YetiLoss` with its data; made by `bind`. All derivatives are divided by `unit`."""
+
+    loss: YetiRank | YetiLoss
+    unit: float
+
+    def __init__(
+        self, loss: YetiRank | YetiLoss, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
+    ) -> None:
+        from ._kernels import yeti
+
+        super().__init__(loss, queries, weights, query_keys)
+        sizes = queries.sizes[self._active]
+        longest = int(sizes.max(initial=1))
+        self._neighbours = min(int(loss.neighbours), longest)
+        self._cost = sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
+        rule = queries.rule
+        size = min(longest, rule.cut + self._neighbours)
+        self._scratch = _threads.Spare(functools.partial(yeti.make_yeti_scratch, longest, size))
+        self._rule = rule._replace(
+            discounts=np.append(rule.discounts, np.zeros(self._neighbours)),
+            multipliers=rule.multipliers * self._query_weights,
+        )
+        self.unit = self._find_unit()
+        self._rule = self._rule._replace(multipliers=self._rule.multipliers / self.unit)
+
+    def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
+        """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
+        return self.derivatives(scores, iteration)[0]
+
+    def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array]:
+        """The gradient and the second derivatives, one of each per row; both are 0 for a document without pairs."""
+        loss = self.loss
+        values, iteration = check_scores(scores, self.rows), check_whole("iteration", iteration, 0)
+        permutations = int(loss.permutations) if loss.sigma > 0 else 1
+        return self._compute(values, int(loss.seed), iteration, float(loss.sigma), permutations)
+
+    def _find_unit(self) -> float:
+        """The mean hessian per row, of queries that have anything to learn from, while all scores are equal."""
+        if not len(self._active):
+            return 1.0
+        of_rows = np.repeat(self._query_weights, self.queries.sizes)
+        if self._row_weights is not None:
+            of_rows *= self._row_weights
+        learning = np.zeros(len(self.queries.sizes), bool)
+        learning[self._active] = True
+        learning = np.repeat(learning, self.queries.sizes)
+        permutations = min(-(-_UNIT_DOCUMENTS // int(learning.sum())), _UNIT_PERMUTATIONS)
+        _, hessian = self._compute(np.zeros(self.rows), 0, 0, 1.0, permutations)
+        mean = float(hessian.sum() / max(of_rows[learning].sum(), np.finfo(float).tiny))
+        return mean if mean > 0 and math.isfinite(mean) else 1.0
+
+    def _compute(self, values: Array, seed: int, iteration: int, sigma: float, permutations: int) -> tuple[Array, Array]:
+        from ._kernels import yeti
+
+        key, loss = stream_key(seed, iteration, LOGISTIC), self.loss
+        rankings = Rankings(self._neighbours, sigma, float(loss.mu), permutations, key, loss.hessian == "newton")
+        problem = (self._layout, self._rule, rankings)
+        gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
+
+        def work(scratch: Any, begin: int, end: int) -> None:
+            yeti.yeti_range(scratch, gradient, hessian, values, problem, self._active[begin:end])
+
+        if len(self._active):
+            threads = self._thread_count()
+            _threads.run(work, _threads.borders(np.float64(permutations) * self._cost, threads), threads, self._scratch)
+        if self._row_weights is not None:
+            gradient *= self._row_weights
+            hessian *= self._row_weights
+        return gradient, hessian

@@ -1,0 +1,147 @@
+"""The study of quality: families, cells, resuming, pairing."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+
+pytest.importorskip("sklearn")
+from benchmarks.quality import compare, datasets, families, real, store
+from benchmarks.quality.boosters import Limits, Setting, checkpoints
+from benchmarks.quality.cells import Cell, Record, block_means, run
+from benchmarks.quality.objectives import BOOSTERS, METRICS, OWN, resolve
+from benchmarks.quality.running import plan, run_all
+
+OURS = "sr.StochasticRank('dcg@20:gain=linear', sfa=False, hessian_constant=0.0)"
+FEW = Limits(trees=8, patience=5, dense=3, step=2)
+
+
+@pytest.mark.parametrize("name", families.FAMILIES)
+def test_a_family_is_reproducible_and_has_its_grades(name: str) -> None:
+    make = families.FAMILIES[name]
+    data, same, other = make(200, 0, 0), make(200, 0, 0), make(200, 1, 0)
+    assert np.array_equal(data.features, same.features)
+    assert not np.array_equal(data.labels[:50], other.labels[:50])
+    assert data.labels.max() == datasets.max_grade(f"{name}-200")
+    assert 20 <= data.features.shape[1] <= 40
+    assert data.groups.sum() == len(data.labels) == len(data.features)
+
+
+def test_answers_are_single() -> None:
+    data = families.answer(50, 0, 0)
+    assert (np.bincount(data.qid, data.labels) == 1).all()
+
+
+@pytest.mark.parametrize("spec", ["own", OURS])
+@pytest.mark.parametrize("booster", BOOSTERS)
+def test_a_cell_end_to_end(booster: str, spec: str) -> None:
+    spec = next(iter(OWN[booster])) if spec == "own" else spec
+    record = run(Cell("clicks-60", 0, booster, spec, 0.3), limits=FEW)
+    assert record["trees"] <= 8
+    assert record["objective"] == resolve(spec, booster, 0.3, 1).name
+    for metric in METRICS:
+        assert record["metrics"][metric]["trees"] in (1, 2, 3, 4, 6, 8)
+        assert len(record["metrics"][metric]["test"]) == 30
+    assert compare.test_value(record, "ndcg@10") > 0.3  # a random order has 0.27
+    seconds = [point[1] for point in record["curve"]]
+    assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize("booster", BOOSTERS)
+def test_scores_of_checkpoints_are_those_of_all_trees(booster: str) -> None:
+    data = datasets.load("noisy-60", 0)
+    setting = Setting(resolve(OURS, booster, 0.3, 4), 0.3, 0, FEW)
+    *_, last = checkpoints(booster, data, setting)
+    assert last.trees == 8
+    assert last.scores == pytest.approx(last.predict(data.valid.features, 0, 8), abs=1e-5)
+
+
+def test_a_loss_with_two_spellings_is_one_cell() -> None:
+    spelled = str(resolve("name:ndcg@10", "lightgbm", 0.1, 4).loss)
+    cells = plan(["noisy-60"], ["lightgbm"], ["name:ndcg@10", f"sr.{spelled}"], replicates=2, rates=[0.1])
+    assert [cell.replicate for cell in cells] == [0, 1]
+    own = plan(["MQ2008"], BOOSTERS, ["own", "own:lambdarank"], replicates=1)
+    binary = plan(["clicks-60"], ["lightgbm"], ["own"], replicates=1, rates=[0.1])
+    assert [cell.spec for cell in binary] == ["own:lambdarank", "own:rank_xendcg"]  # gains of 0 and 1 are linear
+    assert len(own) == 5 * 2 * sum(map(len, OWN.values()))
+
+
+def test_what_is_stored_is_not_run_again(tmp_path: pathlib.Path) -> None:
+    cells = plan(["MQ2008"], ["lightgbm"], ["own:lambdarank"], replicates=1, rates=[0.1])
+    store.add("MQ2008", {cell.key: {"trees": 1} for cell in cells[:4]}, tmp_path)
+    assert run_all(cells[:4], None, results=tmp_path) == 0  # there is no folder of data, so running would fail
+    store.add("MQ2008", {cells[4].key: {"trees": 2}}, tmp_path)
+    assert [record["trees"] for record in store.read("MQ2008", tmp_path).values()] == [1, 1, 1, 1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["MQ2008.json"]
+
+
+def test_folds_of_real_data(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "MQ2008").mkdir()
+    for part in range(1, 6):
+        lines = [f"{row % 2} qid:{part} 1:{part} {2 + part}:1" for row in range(3)]
+        (tmp_path / "MQ2008" / f"S{part}.txt.gz").write_bytes(_gzip("\n".join(lines)))
+    split = real.load(tmp_path, "MQ2008", 3)
+    assert np.unique(split.train.features[:, 0]).tolist() == [1, 4, 5]
+    assert (split.valid.features[0, 0], split.test.features[0, 0]) == (2, 3)
+    assert split.train.features.shape[1] == split.test.features.shape[1]
+
+
+def _gzip(text: str) -> bytes:
+    import gzip
+
+    return gzip.compress(text.encode())
+
+
+def test_block_means() -> None:
+    assert block_means(np.array([1.0, 2.0])) == [1.0, 2.0]
+    means = block_means(np.arange(61.0))  # query i is in block i * 30 // 61
+    assert means[0] == (0 + 1 + 2) / 3
+    assert means[-1] == (59 + 60) / 2
+
+
+def _record(objective: str, replicate: int, test: list[float], valid: float) -> Record:
+    metrics = {metric: {"trees": 1, "valid": valid, "test": test} for metric in METRICS}
+    curve = [[1, 1.0, 0.5], [2, 3.0, valid]]
+    return {
+        "objective": objective,
+        "replicate": replicate,
+        "booster": "lightgbm",
+        "rate": 0.1,
+        "metrics": metrics,
+        "curve": curve,
+    }
+
+
+def test_pairing_and_pooling() -> None:
+    ours = {r: _record("ours", r, [0.5 + r, 0.7 + r], 0.9) for r in (0, 1)}
+    own = {r: _record("own:lambdarank", r, [0.4 + r, 0.5 + r], 0.7) for r in (0, 1, 2)}
+    one = compare.paired(ours, own, "mrr")
+    assert one is not None
+    assert one.mean == pytest.approx(0.15)  # of 0.1, 0.2, 0.1, 0.2
+    assert one.error == pytest.approx(math.sqrt(4 * 0.05**2 / 3) / 2)
+    other = one._replace(mean=0.0, error=2 * one.error)
+    pooled = compare.pool([one, other])
+    assert pooled is not None
+    assert pooled.weighted == pytest.approx(0.8 * 0.15)  # weights 4 to 1
+    assert pooled.equal == pytest.approx(0.075)
+    assert pooled.weighted_p < 0.5
+    assert compare.time_ratios(ours, own) == pytest.approx(
+        [2 / 3, 2 / 3]
+    )  # 0.7 is half-way from 0.5 to 0.9, at 2 of 3 seconds
+    assert compare.time_ratios(own, ours) == [math.inf, math.inf]
+
+
+def test_the_opponents() -> None:
+    better_on_test = [_record("own:rank_xendcg", r, [0.8, 0.8], 0.6) for r in (0, 1)]
+    better_on_validation = [_record("own:lambdarank", r, [0.7, 0.7], 0.7) for r in (0, 1)]
+    records = {str(i): record for i, record in enumerate(better_on_test + better_on_validation)}
+    own = compare.by_validation(compare.of(records, "lightgbm", OWN["lightgbm"]), "map")
+    assert {record["objective"] for record in own.values()} == {"own:lambdarank"}
+    hard = compare.best_own(list(records.values()), "map", [0, 1])
+    assert {record["objective"] for record in hard.values()} == {"own:rank_xendcg"}
