@@ -23,8 +23,8 @@ from stochasticrank_objectives._streams import stream_key
 CUTS = ("", "@1", "@2", "@5", "@200")
 FAMILIES = ("ndcg", "dcg", "err", "mrr", "map", "pfound", "rbp", "precision", "recall", "hit")
 OPTIONS = {
-    "ndcg": ("", ":gain=linear", ":power=0.5"), "dcg": ("", ":gain=linear"), "pfound": ("", ":decay=0.6"), "rbp": ("", ":p=0.5"),
-    "err": ("", ":max_grade=5"), "mrr": ("", ":threshold=2"),
+    "ndcg": ("", ":gain=linear", ":power=0.5"), "dcg": ("", ":gain=linear"), "pfound": ("", ":decay=0.6"),
+    "rbp": ("", ":p=0.5"), "err": ("", ":max_grade=5"), "mrr": ("", ":threshold=2"),
 }  # fmt: skip
 NAMES = [
     family + cut + option

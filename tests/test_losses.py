@@ -274,7 +274,7 @@ def few_labels(name: str, n: int) -> np.ndarray:
     return np.array([0.0, 3.0, 1.0][:n])
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.6])
+@pytest.mark.parametrize("mu", [0.0, 0.3])
 @pytest.mark.parametrize("name", EXACT)
 def test_mean_of_ccs_is_the_exact_gradient(name: str, mu: float) -> None:
     sigma = 0.7
@@ -289,7 +289,7 @@ def test_mean_of_ccs_is_the_exact_gradient(name: str, mu: float) -> None:
         assert error.max() <= 0.02 * np.abs(truth).max() + 1e-12
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.6])
+@pytest.mark.parametrize("mu", [0.0, 0.3])
 @pytest.mark.parametrize("name", FEW)
 def test_reinforce_has_the_same_mean_and_a_larger_variance(name: str, mu: float) -> None:
     scores, labels = np.array([0.3, -0.4, 0.1]), few_labels(name, 3)
@@ -637,7 +637,7 @@ def test_hessians_that_cannot_be() -> None:
     assert sr.StochasticRank("ndcg@5").bind([1, 0], [2]).derivatives([0, 0])[1] is None
     for wrong in (-0.5, 2, np.nan, None, True, "one"):
         with pytest.raises(
-            ValueError, match="hessian_constant must be a finite number at least 0 and at most 1, got .*paper"
+            ValueError, match=r"hessian_constant must be a finite number at least 0 and at most 1, got .*paper"
         ):
             sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=wrong)  # type: ignore[arg-type]
     for constant in (0.0, 0.5):
@@ -673,7 +673,7 @@ def test_logistic_noise_in_long_lists_equals_the_formula(name: str) -> None:
     close(loss.bind(labels, groups).gradient(scores, 1), expected)
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.6])
+@pytest.mark.parametrize("mu", [0.0, 0.3])
 @pytest.mark.parametrize("name", FEW)
 def test_mean_of_ccs_with_logistic_noise_is_the_exact_gradient(name: str, mu: float) -> None:
     for n in (2, 3):
@@ -736,9 +736,9 @@ def test_power_of_the_ideal(power: float) -> None:
 @pytest.mark.parametrize("seed", [-1, 2**64, 2**70, 1.0, True, None, "1"])
 def test_seeds_that_cannot_be(seed: Any) -> None:
     for loss in (sr.StochasticRank, sr.LambdaMART, sr.YetiLoss):
-        with pytest.raises(ValueError, match="seed must be a whole number of at least 0.*, got"):
+        with pytest.raises(ValueError, match=r"seed must be a whole number of at least 0.*, got"):
             loss("map", seed=seed)
-    with pytest.raises(ValueError, match="seed must be a whole number of at least 0.*, got"):
+    with pytest.raises(ValueError, match=r"seed must be a whole number of at least 0.*, got"):
         sr.XENDCG(seed=seed)
 
 
