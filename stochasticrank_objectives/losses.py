@@ -42,7 +42,7 @@ class BoundLoss(Protocol):
         """The number that selects each query's noise."""
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), one a row, to be minimised; `iteration` selects the noise."""
+        """d(loss)/d(score), one per row, to be minimised; `iteration` selects the noise."""
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
         """The gradient and the second derivative; None means that the loss has none, and boosters take 1."""
