@@ -85,4 +85,4 @@ class Rankings(NamedTuple):
     mu: float
     permutations: int
     key: np.uint64
-    newton: bool
+    least: float  # second derivative of a pair, relative to the size of its first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,11 +52,12 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         Scale of the logistic noise, at least 0. With 0 there is one ranking, in which equal scores stand in the worst order.
     mu
         Shift of relevant documents downwards in the noisy rankings, at least 0, as in `StochasticRank`.
-    hessian
-        What boosters divide a leaf's gradient by. ``"newton"``: the second derivative of each pair, w p (1 - p), with w the
-        pair's weight and p the chance that the logistic function gives to the wrong order. ``"absolute"``: the size w p of
-        its first derivative. The two agree for pairs in the right order. For a pair that is far in the wrong order, most
-        often because of a noisy label, Newton's step is huge, but one by the absolute derivative is at most 1.
+    max_step
+        How far one pair alone can move a leaf, at least 1. Boosters divide a leaf's gradient by its hessian. A pair of
+        weight w has the first derivative w p, p the chance that the logistic function gives to the wrong order, and the
+        hessian ``w p max(1 - p, 1 / max_step)``. Infinity is Newton's, w p (1 - p), as in CatBoost: a pair that is far in
+        the wrong order, most often because of a noisy label, then asks for a huge step. With 2, pairs in the
+        right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -76,7 +77,7 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     permutations: int = 10
     sigma: float = 1.0
     mu: float = 0.0
-    hessian: Literal["newton", "absolute"] = "newton"
+    max_step: float = math.inf
     seed: int = 0
     threads: int | None = None
 
@@ -113,7 +114,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
         Weight of a position relative to the one above it, above 0 and at most 1.
     permutations
         Noisy rankings that are averaged, at least 1.
-    sigma, mu, hessian, seed, threads
+    sigma, mu, max_step, seed, threads
         As in `YetiLoss`.
 
     Examples
@@ -129,7 +130,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
     permutations: int = 10
     sigma: float = 1.0
     mu: float = 0.0
-    hessian: Literal["newton", "absolute"] = "newton"
+    max_step: float = math.inf
     seed: int = 0
     threads: int | None = None
 
@@ -157,8 +158,8 @@ def _check(loss: Any) -> None:
     check_whole("permutations", loss.permutations, 1, "CatBoost uses 10")
     check_number("sigma", loss.sigma, 0, hint="it is the scale of the noise, 0 means none; CatBoost's YetiRank has 1")
     check_number("mu", loss.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
-    if loss.hessian not in ("newton", "absolute"):
-        raise ValueError(f'hessian must be "newton" or "absolute", got {loss.hessian!r}')
+    if loss.max_step != math.inf:
+        check_number("max_step", loss.max_step, 1, hint="infinity means Newton's steps")
     check_seed(loss.seed)
     _threads.check(loss.threads)
 
@@ -237,7 +238,7 @@ class BoundYeti(BoundQueries):
         from ._kernels import yeti
 
         key, loss = stream_key(seed, iteration, LOGISTIC), self.loss
-        rankings = Rankings(self._neighbours, sigma, float(loss.mu), permutations, key, loss.hessian == "newton")
+        rankings = Rankings(self._neighbours, sigma, float(loss.mu), permutations, key, 1.0 / loss.max_step)
         problem = (self._layout, self._rule, rankings)
         gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
 

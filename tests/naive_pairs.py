@@ -82,18 +82,19 @@ def yeti_derivatives(
             pairs = pair_weights(loss, order, labels[rows])
             one, two = naive_baselines.pair_derivatives(pairs, scores[rows], 1.0)
             first[rows] += times * one
-            second[rows] += times * (two if loss.hessian == "newton" else pair_sizes(pairs, scores[rows]))
+            second[rows] += times * (two if loss.max_step == math.inf else bounded(pairs, scores[rows], loss.max_step))
     return first, second
 
 
-def pair_sizes(pairs: naive_baselines.Weights, scores: np.ndarray) -> np.ndarray:
-    """The sizes of all pairs' first derivatives, added up for both documents of each."""
-    sizes = np.zeros(len(scores))
+def bounded(pairs: naive_baselines.Weights, scores: np.ndarray, max_step: float) -> np.ndarray:
+    """The second derivatives of all pairs, each at least the size of the first over `max_step`, added up by document."""
+    total = np.zeros(len(scores))
     for (better, worse), weight in pairs.items():
-        size = weight / (1 + math.exp(scores[better] - scores[worse]))
-        sizes[better] += size
-        sizes[worse] += size
-    return sizes
+        wrong = 1 / (1 + math.exp(scores[better] - scores[worse]))
+        second = weight * max(wrong * (1 - wrong), wrong / max_step)
+        total[better] += second
+        total[worse] += second
+    return total
 
 
 def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], orders: int, rng: Any) -> float:
@@ -106,7 +107,7 @@ def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], o
         if gains.min() < gains.max():
             rows += n
             for _ in range(orders):
-                curvature = 1 / 4 if loss.hessian == "newton" else 1 / 2  # of the logistic loss at equal scores
+                curvature = max(1 / 4, 1 / 2 / loss.max_step)  # of the logistic loss at equal scores
                 total += 2 * sum(pair_weights(loss, rng.permutation(n).tolist(), r).values()) * curvature / orders
     return total / rows if rows and not math.isclose(total, 0) else 1.0
 
