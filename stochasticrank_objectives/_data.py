@@ -167,10 +167,11 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     gains = np.ascontiguousarray(metric.gains(values), np.float64)
     sizes = np.diff(ptr)
     rows = np.lexsort((-gains, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)))  # equal gains keep their order
-    order = (rows - np.repeat(ptr[:-1], sizes)).astype(np.int32)
+    order = np.subtract(rows, np.repeat(ptr[:-1], sizes), dtype=np.int32, casting="unsafe")
     gains = gains[rows]
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
-    relevance = relevance * (_HIGHEST / max(relevance.max(), 1e-300))
+    relevance *= _HIGHEST / max(relevance.max(), 1e-300)
+    del rows, values  # each as large as the data
     relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
     cut = int(min(metric.cut, sizes.max()))
     discounts = np.zeros(cut + 2)
@@ -190,6 +191,10 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
 
 def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:
     """The largest sum of discounted gains of each query; its gains stand in descending order."""
-    position = np.arange(len(gains)) - np.repeat(ptr[:-1], np.diff(ptr))
-    best: Array = np.add.reduceat(gains * discounts[np.minimum(position, len(discounts) - 1)], ptr[:-1])
+    short = np.dtype(np.int32 if len(gains) < 2**31 else np.int64)
+    position = np.arange(len(gains)).astype(short)
+    position -= np.repeat(ptr[:-1].astype(short), np.diff(ptr))
+    discounted = discounts[np.minimum(position, len(discounts) - 1, out=position)]
+    discounted *= gains
+    best: Array = np.add.reduceat(discounted, ptr[:-1])
     return best
