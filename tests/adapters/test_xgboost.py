@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 import stochasticrank_objectives as sr
 from stochasticrank_objectives.adapters._common import calling
-from stochasticrank_objectives.adapters.xgboost import XGBoostMetric, XGBoostObjective, XGBoostRanker
+from stochasticrank_objectives.adapters import XGBoostMetric, XGBoostObjective, XGBoostRanker
 from stochasticrank_objectives.datasets import make_ranking
 
 PARAMS = {"max_depth": 3, "learning_rate": 0.1, "nthread": 1, "tree_method": "hist"}
