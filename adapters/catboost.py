@@ -343,7 +343,7 @@ class CatBoostStochasticRank(catboost.CatBoost):  # type: ignore[misc,name-defin
 
     def load_model(self, *arguments: Any, **keywords: Any) -> CatBoostStochasticRank:
         """Load a model; the parameters, which `fit` starts anew with, stay those that this object was given."""
-        params: dict[str, Any] = self._init_params
+        params = self.__dict__["_init_params"]
         super().load_model(*arguments, **keywords)
         self._init_params = params
         self._canonized_params = None

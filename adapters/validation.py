@@ -29,7 +29,7 @@ class Mean(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The mean difference of two estimators over the same queries, its standard error, and how likely chance is to give it."""
+    """The mean difference of two estimators over the same queries, its standard error and its p-value."""
 
     difference: float
     standard_error: float
