@@ -32,8 +32,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    from stochasticrank_objectives.recommended import BOOSTERS
+
     module = "validation"
-    for booster in ("xgboost", "lightgbm", "catboost"):
+    for booster in BOOSTERS:
         if name.lower().startswith(booster):
             module = f"{booster}_ranker" if name.endswith("Ranker") else booster
     return getattr(importlib.import_module(f".{module}", __name__), name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
-import dataclasses
 import math
 import os
 import sys
@@ -146,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
             help=f"some of {', '.join([*METHODS, ITS_OWN])}; {ITS_OWN} means the booster's own objectives "
             f"(default: {','.join(methods)})",
         )  # fmt: skip
-        made.add_argument("--trials", type=_above_0, default=20, metavar="N", help="settings tried, a method (default: 20)")
+        made.add_argument("--trials", type=_above_0, default=20, metavar="N", help="settings tried per method (default: 20)")
         made.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="trees at most (default: 1000)")
         made.add_argument(
             "--patience", type=_patience, default=100, metavar="N",
@@ -190,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         "--methods", type=_names, default=[*SYNTHETIC_ROWS, ITS_OWN], metavar="NAMES",
         help=f"some of {', '.join([*SYNTHETIC_ROWS, ITS_OWN])} (default: all)",
     )  # fmt: skip
-    synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings a cell (default: 20)")
+    synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings per cell (default: 20)")
     synthetic.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="iterations (default: 1000)")
     jobs(synthetic)
     synthetic.add_argument(
@@ -199,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
 
     evaluate = command("evaluate", _evaluate, "metrics of scores in a file, with a stated choice for ties")
     evaluate.add_argument("data", metavar="DATA", help="an svmlight file with the labels and queries")
-    evaluate.add_argument("scores", metavar="SCORES", help="a file with one score a line, in the order of DATA")
+    evaluate.add_argument("scores", metavar="SCORES", help="a file with one score per line, in the order of DATA")
     evaluate.add_argument(
         "--metric", type=_names, default=["ndcg@5", "ndcg@10", "mrr", "map"], metavar="NAMES",
         help="such as ndcg@10,err@5:max_grade=4 (default: ndcg@5,ndcg@10,mrr,map)",
@@ -221,11 +220,15 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("data", metavar="DATA", help="an svmlight file to train on, or the word generated")
     train.add_argument("model", metavar="MODEL", help="where the model goes; the suffix says which booster trains it")
     train.add_argument("--valid", metavar="DATA", help="an svmlight file to choose the number of trees on")
-    train.add_argument("--metric", default="ndcg@10", help="what is optimised and watched (default: ndcg@10)")
+    train.add_argument("--metric", default="ndcg@10", help="what to train for, and what is watched (default: ndcg@10)")
     train.add_argument("--objective", metavar="NAME", help="one of the booster's own objectives instead, such as lambdarank")
+    train.add_argument("--train-on", metavar="METRIC", help="what is optimised (default: as recommended for --metric)")
     train.add_argument("--mu", type=float, help="shift of relevant documents (default: as recommended)")
-    train.add_argument("--sigma", type=float, help="smoothing (default: as recommended)")
-    train.add_argument("--samples", type=_above_0, help="draws of the noise per gradient (default: as recommended)")
+    train.add_argument("--sigma", type=float, help="strength of the noise on scores (default: as recommended)")
+    train.add_argument(
+        "--loss", dest="fields", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        help="any field of the recommended loss; may be repeated",
+    )  # fmt: skip
     train.add_argument("--rounds", type=_above_0, default=300, help="trees at most (default: 300)")
     train.add_argument(
         "--patience", type=_patience, default=None, help="with --valid: stop after so many trees without improvement"
@@ -240,7 +243,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     first_index(train)
 
-    predict = command("predict", _predict, "scores of a saved model, one a line")
+    predict = command("predict", _predict, "scores of a saved model, one per line")
     predict.add_argument("data", metavar="DATA", help="an svmlight file")
     predict.add_argument("model", metavar="MODEL", help="a model file of train, or any of the booster's own")
     predict.add_argument("--output", metavar="FILE", help="where the scores go (default: the terminal)")
@@ -303,7 +306,7 @@ def _synthetic(chosen: argparse.Namespace) -> None:
 
 
 def read_scores(path: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """One number a line."""
+    """One number per line."""
     scores = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line, text in enumerate(file, 1):
@@ -354,8 +357,8 @@ def _read(path: str, chosen: argparse.Namespace, features: int | None = None, se
 def _train(chosen: argparse.Namespace) -> None:
     from tqdm import tqdm
 
+    from stochasticrank_objectives.adapters._common import as_loss
     from stochasticrank_objectives.metrics import parse_metric
-    from stochasticrank_objectives.recommended import recommended
 
     from .training import Settings, booster_of, train
 
@@ -364,9 +367,11 @@ def _train(chosen: argparse.Namespace) -> None:
         raise ValueError(f"{chosen.model}: there is no such folder")
     if chosen.patience is not None and chosen.valid is None:
         raise ValueError("--patience needs --valid: the metric of the training data always improves")
-    given = {name: getattr(chosen, name) for name in ("mu", "sigma", "samples", "seed")}
-    given = {name: value for name, value in given.items() if value is not None}
-    objective = chosen.objective or dataclasses.replace(recommended(metric, booster=booster), **given)
+    fields = {name: getattr(chosen, name) for name in ("mu", "sigma", "seed") if getattr(chosen, name) is not None}
+    fields.update(chosen.fields)
+    if chosen.objective and (chosen.train_on or set(fields) - {"seed"}):
+        raise ValueError("--train-on, --mu, --sigma and --loss are for our own losses, and do not go with --objective")
+    objective = chosen.objective or as_loss(metric, fields, booster=booster, train_on=chosen.train_on)
     learn = _read(chosen.data, chosen)
     valid = learn if chosen.valid is None else _read(chosen.valid, chosen, learn.features.shape[1], seed=2)
     settings = Settings(
