@@ -22,9 +22,10 @@ from stochasticrank_objectives.metrics import Metric
 from ._common import ReportedMetric, as_loss, reported_metric, require, threads_beside
 
 require("sklearn")
+from scipy.sparse import csr_matrix  # noqa: E402
 from sklearn.base import BaseEstimator  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.utils import check_array, column_or_1d  # noqa: E402
-from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
 _UNCHECKED = {
     name: False for name in ("ensure_all_finite", "force_all_finite") if name in inspect.signature(check_array).parameters
@@ -80,13 +81,13 @@ def _columns(X: Any) -> list[Any] | None:
 
 def split_qid(X: Any) -> tuple[Any, Any]:
     """Features and, from a DataFrame that has a column named qid, that column; polars and arrow become pandas."""
+    if hasattr(X, "collect"):
+        raise ValueError(f"X must be an array or a DataFrame with rows, got {type(X).__name__}; collect it first")
     names = _columns(X)
     if names is None:
         return X, None
     if hasattr(X, "iloc"):
         return (X.drop(columns="qid"), X["qid"].to_numpy()) if "qid" in names else (X, None)
-    if not hasattr(X, "shape"):
-        raise ValueError(f"X must be an array or a DataFrame with rows, got {type(X).__name__}; collect it first")
     get = X.column if hasattr(X, "column") else X.get_column
     return (
         require("pandas").DataFrame({name: _column(get(name)) for name in names if name != "qid"}),
@@ -332,6 +333,10 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         """Names of the features in a model that was loaded."""
         return None
 
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first")
+
     def _features(self, X: Any, *, fitting: bool = False) -> tuple[Any, Any]:
         """Features, checked, and the column qid if there is one; `fitting` remembers their names."""
         X, qid = split_qid(X)
@@ -348,7 +353,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         return X, qid
 
     def _array(self, X: Any) -> Any:
-        return check_array(X, accept_sparse="csr", estimator=self, input_name="X", **_UNCHECKED)
+        X = check_array(X, accept_sparse="csr", estimator=self, input_name="X", **_UNCHECKED)
+        return X if isinstance(X, np.ndarray) else csr_matrix(X)  # not all boosters take sparse arrays
 
     def _check_features(self, X: Any, names: list[str] | None) -> None:
         """The same columns in the same order as in `fit`; the messages are scikit-learn's."""
@@ -443,7 +449,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         X, y, qid, group, sample_weight
             As in `fit`; the weights say how much each query counts.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         data = self._data(X, y, Queries(qid, group, sample_weight))
         metric, ties, empty = self._reported()
         threads = getattr(self.metric, "threads", None) if isinstance(self.metric, ReportedMetric) else None

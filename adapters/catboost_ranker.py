@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import NotFittedError
 
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
@@ -163,8 +162,7 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
 
     def predict(self, X: Any, **keywords: Any) -> NDArray[np.float64]:
         """Scores: within a query, a higher one ranks first."""
-        if not self.is_fitted():
-            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit before predict")
+        self._check_fitted()
         return self._scores(X if isinstance(X, catboost.Pool) else self._features(X)[0], **keywords)
 
     def _scores(self, X: Any, **keywords: Any) -> NDArray[np.float64]:
@@ -174,8 +172,7 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
     def _array(self, X: Any) -> Any:
         if any(self._extra.get(name) is not None for name in _FEATURES):
             return X if hasattr(X, "shape") else np.asarray(X, object)  # not all of it are numbers
-        X = super()._array(X)
-        return X if isinstance(X, np.ndarray) else _matrix(X)
+        return super()._array(X)
 
     def _pool(self, data: Data, params: dict[str, Any], baseline: ArrayLike | None = None) -> Any:
         kinds = {name: params[name] for name in _FEATURES if name in params}
@@ -186,7 +183,7 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         """How many features there are."""
         if not self.is_fitted():
             raise AttributeError(f"{type(self).__name__} has no n_features_in_ before it is fitted")
-        return cast(int, self.get_n_features_in())
+        return len(self.feature_names_)  # CatBoost's own is 0 for a model that was loaded
 
     def _names_of_model(self) -> list[str] | None:
         names = self.feature_names_ if self.is_fitted() else None
@@ -210,10 +207,3 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
     def __setstate__(self, state: dict[str, Any]) -> None:
         catboost.CatBoost.__setstate__(self, dict(state["theirs"]))
         self.__dict__.update(state["ours"])
-
-
-def _matrix(X: Any) -> Any:
-    """A sparse array as the sparse matrix that CatBoost takes."""
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix(X)

@@ -163,8 +163,7 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
 
     def predict(self, X: Any, **keywords: Any) -> NDArray[np.float64]:
         """Scores: within a query, a higher one ranks first."""
-        if not self.__sklearn_is_fitted__():
-            raise lightgbm.sklearn.LGBMNotFittedError("not fitted yet: call fit before predict")
+        self._check_fitted()
         return self._scores(self._features(X)[0], **keywords)
 
     def _scores(self, X: Any, **keywords: Any) -> NDArray[np.float64]:

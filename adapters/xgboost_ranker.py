@@ -157,12 +157,12 @@ class XGBoostRanker(Ranker, xgb.XGBRanker):  # type: ignore[misc,name-defined]
 
     def predict(self, X: Any, **keywords: Any) -> NDArray[np.float32]:
         """Scores: within a query, a higher one ranks first."""
-        self.get_booster()
+        self._check_fitted()
         return self._scores(self._features(X)[0], **keywords)
 
     def apply(self, X: Any, **keywords: Any) -> NDArray[Any]:
         """The leaf of each row in each tree."""
-        self.get_booster()
+        self._check_fitted()
         return cast(NDArray[Any], super().apply(self._features(X)[0], **keywords))
 
     def _scores(self, X: Any, **keywords: Any) -> NDArray[np.float32]:

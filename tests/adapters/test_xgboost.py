@@ -20,8 +20,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives.adapters._common import calling
 from stochasticrank_objectives.adapters import XGBoostMetric, XGBoostObjective, XGBoostRanker
+from stochasticrank_objectives.adapters._common import calling
 from stochasticrank_objectives.datasets import make_ranking
 
 PARAMS = {"max_depth": 3, "learning_rate": 0.1, "nthread": 1, "tree_method": "hist"}
