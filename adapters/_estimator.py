@@ -354,7 +354,12 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
 
     def _array(self, X: Any) -> Any:
         X = check_array(X, accept_sparse="csr", estimator=self, input_name="X", **_UNCHECKED)
-        return X if isinstance(X, np.ndarray) else csr_matrix(X)  # not all boosters take sparse arrays
+        if isinstance(X, np.ndarray):
+            return X
+        X = csr_matrix(X)  # not all boosters take sparse arrays, or indices of 64 bits
+        if X.indices.dtype != np.int32 and max(*X.shape, X.nnz) < 2**31:
+            X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return X
 
     def _check_features(self, X: Any, names: list[str] | None) -> None:
         """The same columns in the same order as in `fit`; the messages are scikit-learn's."""
@@ -387,6 +392,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         features, column = self._features(X, fitting=fitting)
         rows = features.shape[0]
+        if fitting and rows == 1:
+            raise ValueError("there is one row only (n_samples = 1): nothing can be ranked")
         labels = column_or_1d(np.asarray(y), warn=True)
         if len(labels) != rows:
             raise ValueError(f"X and y must have as many rows: inconsistent numbers of samples, {rows} and {len(labels)}")
