@@ -341,6 +341,22 @@ class CatBoostStochasticRank(catboost.CatBoost):  # type: ignore[misc,name-defin
             raise ValueError("eval_metric: give it to the CatBoostObjective as metric=")
         super().__init__({"loss_function": loss_function, **params})
 
+    def set_params(self, **params: Any) -> CatBoostStochasticRank:
+        """Set parameters before `fit`; `loss_function` and `eval_metric` are those of the constructor."""
+        if self.is_fitted():
+            raise ValueError(
+                "CatBoost keeps the parameters of a trained model: make a new object, or use CatBoostRanker, whose "
+                "parameters can be set at any time"
+            )
+        if "loss_function" in params or "eval_metric" in params:
+            loss = params.get("loss_function", self.__dict__["_init_params"]["loss_function"])
+            if params.get("eval_metric") is not None or not isinstance(loss, CatBoostObjective):
+                loss = loss.loss if isinstance(loss, CatBoostObjective) else loss
+                loss = CatBoostObjective(loss, metric=params.get("eval_metric"))
+            params = {**{name: value for name, value in params.items() if name != "eval_metric"}, "loss_function": loss}
+        super().set_params(**params)
+        return self
+
     def load_model(self, *arguments: Any, **keywords: Any) -> CatBoostStochasticRank:
         """Load a model; the parameters, which `fit` starts anew with, stay those that this object was given."""
         params = self.__dict__["_init_params"]

@@ -60,8 +60,9 @@ class CrossValidation:
         `p` is that of a paired t-test of two sides. It takes queries as independent and the models as they are: it says
         whether other queries would agree, not whether trainings with another seed would.
         """
-        difference, error = _mean(self.values[self._known(one)] - self.values[self._known(other)], self.weights)
-        return Comparison(difference, error, _p(difference, error, int(np.isfinite(self.values[one]).sum())))
+        differences = self.values[self._known(one)] - self.values[self._known(other)]
+        difference, error = _mean(differences, self.weights)
+        return Comparison(difference, error, _p(difference, error, len(_counted(differences, self.weights)[0])))
 
     def _known(self, name: str) -> str:
         if name not in self.values:
@@ -269,23 +270,26 @@ class _Part(NamedTuple):
 # ------------------------------------------------------------ statistics
 
 
+def _counted(values: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Values of the queries that count, and their weights."""
+    w = np.ones(len(values)) if weights is None else weights
+    counted = np.isfinite(values) & (w > 0)
+    return values[counted], w[counted]
+
+
 def _mean(values: Array, weights: Array | None) -> Mean:
-    counted = np.isfinite(values)
-    found = values[counted]
-    w = np.ones(len(found)) if weights is None else weights[counted]
-    queries = int((w > 0).sum())
-    if not queries:
-        return Mean(float("nan"), float("nan"))
+    """The weighted mean, and its standard error: without weights, the sample's standard deviation over sqrt(n)."""
+    found, w = _counted(values, weights)
+    queries = len(found)
+    if queries < 2:
+        return Mean(float(found[0]) if queries else float("nan"), float("nan"))
     mean = float(found @ w / w.sum())
-    if queries == 1:
-        return Mean(mean, float("nan"))
-    spread = float(np.sqrt((w**2) @ (found - mean) ** 2 * queries / (queries - 1)) / w.sum())
-    return Mean(mean, spread)
+    return Mean(mean, float(np.sqrt(w**2 @ (found - mean) ** 2 * queries / (queries - 1)) / w.sum()))
 
 
 def _p(difference: float, error: float, queries: int) -> float:
     from scipy.stats import t
 
-    if not error > 0:
-        return 1.0 if difference == 0 else float("nan") if np.isnan(error) else 0.0
+    if error == 0:
+        return float(difference == 0)
     return float(2 * t.sf(abs(difference) / error, queries - 1))

@@ -615,3 +615,15 @@ def test_fit_has_the_same_first_parameters(kind: Any) -> None:
     names = list(inspect.signature(kind.fit).parameters)
     expected = ["qid", "group", "sample_weight", "eval_set", "eval_qid", "eval_group", "eval_sample_weight"]
     assert names[:10] == ["self", "X", "y", *expected]
+
+
+def test_parameters_of_a_stochastic_rank_model_of_catboost() -> None:
+    model = adapters.CatBoostStochasticRank("ndcg@5", iterations=2, verbose=False, allow_writing_files=False)
+    model.set_params(loss_function="mrr", depth=2)
+    assert model.get_param("loss_function") == adapters.CatBoostObjective("mrr")
+    model.set_params(eval_metric="err@3")
+    assert str(model.get_param("loss_function").metric) == "err@3"
+    model.fit(TRAIN.features, TRAIN.labels, group_id=TRAIN.qid)
+    assert list(model.get_evals_result()["learn"]) == ["err@3"]
+    with pytest.raises(ValueError, match="make a new object, or use CatBoostRanker"):
+        model.set_params(depth=3)
