@@ -219,7 +219,12 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         return {"loss": self.loss, "metric": self.metric, **native, **self._extra}
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters for the next `fit`, those of the loss too, as ``loss__mu``."""
+        """Set parameters for the next `fit`, those of the loss too, as ``loss__mu``.
+
+        Without `metric` another `loss` may change what `score` returns. That makes searches compare what cannot be compared,
+        so it warns.
+        """
+        reported = self._name_of_metric()
         for name, value in params.items():
             if name in ("loss", "metric") or name in self._native:
                 setattr(self, name, value)
@@ -227,7 +232,19 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
                 self._extra[name] = value
         if params:
             self._check_names()
+        if "loss" in params and "metric" not in params and reported and reported != (now := self._name_of_metric()) and now:
+            warnings.warn(
+                f"with this loss score returns {now}, not {reported}; set metric= to compare losses by one metric",
+                stacklevel=2,
+            )
         return self
+
+    def _name_of_metric(self) -> str | None:
+        """What is reported; None if that cannot be told."""
+        try:
+            return str(self._reported()[0])
+        except ValueError:
+            return None
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         defaults = {"loss": None, "metric": None, **self._native}

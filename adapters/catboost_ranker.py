@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
 
-from ._estimator import Data, Queries, Ranker, processors
+from ._estimator import Data, Queries, Ranker, parameters_of, processors
 from .catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank, catboost
 
 __all__ = ["CatBoostRanker"]
@@ -92,7 +91,7 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         catboost.CatBoost.__init__(self, {})
 
     def _known(self, name: str) -> bool:
-        return super()._known(name) or name in inspect.signature(catboost.CatBoostClassifier.__init__).parameters
+        return super()._known(name) or name in parameters_of(catboost.CatBoostClassifier.__init__)
 
     def fit(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import doctest
+import importlib
 import inspect
 import pickle
 import subprocess
@@ -144,6 +146,17 @@ def test_grid_search_compares_different_models(kind: Any) -> None:
     assert search.score(*xyq(TEST)) == search.best_estimator_.score(*xyq(TEST))
     with pytest.raises(ValueError, match="loss__mmu"):
         GridSearchCV(ranker(kind), {"loss__mmu": [1]}, cv=GroupKFold(2)).fit(*xyq(), groups=TRAIN.qid)
+
+
+@RANKERS
+def test_a_search_over_losses_needs_one_metric(kind: Any) -> None:
+    """Else it would compare MRR with NDCG, and name a winner."""
+    with pytest.warns(UserWarning, match="with this loss score returns mrr, not ndcg@5; set metric= to compare"):
+        ranker(kind).set_params(loss="mrr")
+    search = GridSearchCV(ranker(kind, metric="err@3"), {"loss": ["mrr", sr.StochasticRank("ndcg@5")]}, cv=GroupKFold(2))
+    search.fit(*xyq(), groups=TRAIN.qid)
+    assert str(search.best_estimator_._reported()[0]) == "err@3"
+    ranker(kind).set_params(loss=sr.StochasticRank("ndcg@5")).set_params(loss="mrr", metric="ndcg@5")
 
 
 @RANKERS
@@ -408,7 +421,7 @@ def test_clones_copies_and_pickles(kind: Any) -> None:
 def test_set_params_after_fit(kind: Any) -> None:
     model = fitted(kind)
     before = model.predict(TEST.features)
-    model.set_params(n_estimators=3, loss=sr.StochasticRank("mrr"))
+    model.set_params(n_estimators=3, loss=sr.StochasticRank("mrr"), metric="mrr")
     np.testing.assert_array_equal(model.predict(TEST.features), before)
     model.fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid)
     np.testing.assert_array_equal(model.predict(TEST.features), scores(kind, sr.StochasticRank("mrr"), n_estimators=3))
@@ -591,7 +604,22 @@ def test_what_catboost_cannot_do_says_what_to_do_instead() -> None:
         catboost.cv(pool, {**params, "verbose": False})
 
 
-# ------------------------------------------------------------ without scikit-learn
+def test_catboost_takes_categories_in_arrays() -> None:
+    mixed = TRAIN.features.astype(object)
+    mixed[:, 2] = np.array(["a", "b", "c"])[np.arange(len(mixed)) % 3]
+    model = ranker(CatBoostRanker, cat_features=[2]).fit(mixed, TRAIN.labels, qid=TRAIN.qid)
+    named = pd.DataFrame(mixed, columns=NAMES).assign(qid=TRAIN.qid).astype({name: float for name in NAMES if name != "f2"})
+    by_name = ranker(CatBoostRanker, cat_features=["f2"]).fit(named, TRAIN.labels)
+    np.testing.assert_array_equal(model.predict(mixed), by_name.predict(named))
+
+
+# ------------------------------------------------------------ examples, and life without scikit-learn
+
+
+@pytest.mark.parametrize("module", ["xgboost_ranker", "lightgbm_ranker", "catboost_ranker", "validation"])
+def test_examples_in_docstrings_run(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(f"stochasticrank_objectives.adapters.{module}"))
+    assert (result.failed, result.attempted > 0) == (0, True)
 
 
 def test_adapters_import_without_scikit_learn() -> None:
