@@ -32,6 +32,7 @@ _UNCHECKED = {
 }
 _SEEDS = ("random_state", "seed", "random_seed")
 _THREADS = ("n_jobs", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
+_RATES = ("learning_rate", "eta", "shrinkage_rate")
 _OBJECTIVES = ("objective", "objective_type", "app", "application", "loss_function")
 
 
@@ -224,15 +225,21 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         Without `metric` another `loss` may change what `score` returns. That makes searches compare what cannot be compared,
         so it warns.
         """
-        reported = self._name_of_metric()
+        if not params:
+            return self
+        reported, before = self._name_of_metric(), {**self.__dict__, "_extra": dict(self._extra)}
         for name, value in params.items():
             if name in ("loss", "metric") or name in self._native:
                 setattr(self, name, value)
             else:
                 self._extra[name] = value
-        if params:
+        try:
             self._check_names()
-        if "loss" in params and "metric" not in params and reported and reported != (now := self._name_of_metric()) and now:
+        except ValueError:
+            self.__dict__.update(before)  # as if it had not been called
+            raise
+        now = self._name_of_metric()
+        if "loss" in params and "metric" not in params and None not in (reported, now) and reported != now:
             warnings.warn(
                 f"with this loss score returns {now}, not {reported}; set metric= to compare losses by one metric",
                 stacklevel=2,
@@ -251,7 +258,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         shown = [
             f"{name}={str(value) if dataclasses.is_dataclass(value) else repr(value)}"
             for name, value in self.get_params().items()
-            if name not in defaults or not (value is defaults[name] or value == defaults[name] or value != value)
+            if name not in defaults or repr(value) != repr(defaults[name])  # XGBoost's `missing` is NaN
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -281,22 +288,19 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         return as_loss(given, {}, booster=self._booster, train_on=self._extra.get("train_on"))
 
     def _loss_changes(self, loss: Any) -> dict[str, Any]:
-        """Parameters that were given for the loss: ``loss__mu``, or ``mu`` if the booster has no such parameter."""
+        """Fields of the loss that parameters change."""
         found: dict[str, Any] = {}
         for name, value in self._extra.items():
-            if name.startswith("loss__") or (name in _fields(loss) and not self._known(name)):
+            if self._of_loss(name, loss):
                 field = name.removeprefix("loss__")
                 if field in found:
                     raise ValueError(f"{field} and loss__{field} are the same parameter; give one of them")
                 found[field] = value
         return found
 
-    def _of_loss(self, name: str) -> bool:
-        """Whether a parameter is the loss's, as far as can be told."""
-        try:
-            return name == "train_on" or name.startswith("loss__") or name in _fields(self._base_loss())
-        except ValueError:
-            return True  # the loss itself is wrong, which `fit` says
+    def _of_loss(self, name: str, loss: Any) -> bool:
+        """Whether a parameter is the loss's: ``loss__mu``, or ``mu`` if the booster has no such parameter."""
+        return name.startswith("loss__") or (name in _fields(loss) and not self._known(name))
 
     def _one_of(self, names: Sequence[str]) -> Any:
         """The value of a parameter that has several names."""
@@ -308,20 +312,16 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
 
     def _plan(self) -> Plan:
         """What all parameters together say, or a ValueError."""
-        loss = self._base_loss()
-        changes = self._loss_changes(loss)
-        ours = {"train_on", *changes, *(f"loss__{name}" for name in changes)}
-        loss = changed(loss, changes)
+        base = self._base_loss()
+        loss = changed(base, self._loss_changes(base))
         random_state = self._one_of(_SEEDS)
         seed = None if random_state is None else _drawn(random_state)
         metric, ties, empty = self._reported()
-        given = {**{name: getattr(self, name) for name in self._native}, **self._extra}
-        dropped = {"train_on", *_SEEDS, *_THREADS, *(name for name in self._extra if name in ours)}
-        params = {name: value for name, value in given.items() if name not in dropped}
-        if (rate := getattr(loss, "learning_rate", None)) is not None and (
-            params.get("learning_rate") == self._native.get("learning_rate")
-        ):
-            params["learning_rate"] = rate  # the one that SGLB counts in
+        ours = {"train_on", *_SEEDS, *_THREADS, *(name for name in self._extra if self._of_loss(name, base))}
+        given = {name: getattr(self, name) for name in self._native} | self._extra
+        params = {name: value for name, value in given.items() if name not in ours}
+        if self._one_of(_RATES) is None:
+            params["learning_rate"] = getattr(loss, "learning_rate", None)  # the one that SGLB counts in
         return Plan(loss if seed is None else seeded(loss, seed), metric, ties, empty, params, seed, self._one_of(_THREADS))
 
     def _reported(self) -> tuple[Metric, Ties, Empty]:

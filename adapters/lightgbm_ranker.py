@@ -82,9 +82,13 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
 
     def _check_names(self) -> None:
         super()._check_names()
-        unknown = [name for name in self._extra if not self._known(name) and not self._of_loss(name)]
-        if unknown:
-            raise ValueError(f"{', '.join(unknown)}: neither a parameter of LightGBM nor one of the loss")
+        try:
+            loss = self._base_loss()
+        except ValueError:
+            return
+        ours = [name for name in self._extra if name == "train_on" or self._known(name) or self._of_loss(name, loss)]
+        if unknown := [name for name in self._extra if name not in ours]:
+            raise ValueError(f"{', '.join(unknown)}: neither a parameter of LightGBM nor one of {type(loss).__name__}")
 
     def fit(
         self,
@@ -179,6 +183,7 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
         """What LightGBM's own estimator makes of the parameters, for `fit` or `predict`."""
         plan: Plan = self.__dict__.get("_told") or self._plan()
         quiet = {} if self._one_of(_VERBOSITY) is not None else {"verbose": -1}
-        params = {**plan.params, **quiet, "random_state": plan.seed, "n_jobs": plan.n_jobs}
+        params = {name: value for name, value in plan.params.items() if value is not None}
+        params.update(quiet, random_state=plan.seed, n_jobs=plan.n_jobs)
         plain = lightgbm.LGBMRanker(**params, objective=LightGBMObjective(plan.loss, metric=plan.metric), metric="None")
         return cast(dict[str, Any], plain._process_params(stage))

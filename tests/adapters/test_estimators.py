@@ -100,8 +100,10 @@ def xyq(data: Any = TRAIN) -> Any:
 def test_a_misspelt_parameter_is_an_error(kind: Any) -> None:
     with pytest.raises(ValueError, match="loss__mmu: YetiLoss has no such parameter; it has metric, neighbours"):
         ranker(kind, loss__mmu=1)
+    model = ranker(kind)
     with pytest.raises(ValueError, match="loss__mmu: YetiLoss has no such parameter"):
-        ranker(kind).set_params(loss__mmu=1)
+        model.set_params(loss__mmu=1, metric="mrr")
+    assert repr(model) == repr(ranker(kind))  # nothing was set
     with pytest.raises(ValueError, match="loss__loss__mmu: StochasticRank has no such parameter"):
         ranker(kind, sr.SGLB(sr.StochasticRank("mrr")), loss__loss__mmu=1)
     with pytest.raises(Exception, match="mmu"):  # XGBoost and CatBoost know their own names only in training
@@ -189,10 +191,12 @@ def test_random_state_seeds_booster_and_noise(kind: Any) -> None:
 def test_the_booster_follows_the_learning_rate_of_sglb(kind: Any) -> None:
     loss = sr.SGLB(sr.StochasticRank("ndcg@5"), learning_rate=0.25, diffusion_temperature=1e8)
     params = {name: value for name, value in SMALL[kind].items() if name != "learning_rate"}
-    follows = kind(loss, **params).fit(*xyq())
+    follows = kind(loss, **params, learning_rate=None).fit(*xyq())
     np.testing.assert_array_equal(follows.predict(frame(TEST)), scores(kind, loss, learning_rate=0.25))
-    with pytest.raises(ValueError, match="learning_rate"):
-        fitted(kind, loss, learning_rate=0.5)
+    for given in ({"learning_rate": 0.5}, {"learning_rate": None, "eta": 0.5}):
+        with pytest.raises(ValueError, match="learning_rate"):
+            fitted(kind, loss, **given)
+    assert np.isfinite(scores(kind, learning_rate=None)).all()
 
 
 @RANKERS
@@ -554,7 +558,7 @@ def test_lightgbm_own() -> None:
     np.testing.assert_array_equal(scores(LightGBMRanker, min_data_in_leaf=5), scores(LightGBMRanker, min_child_samples=5))
     with pytest.raises(ValueError, match="class_weight is for classifiers"):
         fitted(LightGBMRanker, class_weight="balanced")
-    with pytest.raises(ValueError, match="mmu: neither a parameter of LightGBM nor one of the loss"):
+    with pytest.raises(ValueError, match="mmu: neither a parameter of LightGBM nor one of YetiLoss"):
         ranker(LightGBMRanker, mmu=1)
 
 
