@@ -141,7 +141,7 @@ class CatBoostMetric(ReportedMetric):
         copy: CatBoostMetric = object.__new__(type(self.name, (type(self),), {}))
         copy.__dict__.update(self.__dict__)
         if (model := calling(catboost.CatBoost)) is not None:
-            copy._beside = threads_beside(model.get_param("thread_count"))
+            copy._beside = threads_beside(model._init_params.get("thread_count"))  # get_param of 1.2.2 copies, too
         return copy
 
     def is_max_optimal(self) -> bool:

@@ -188,6 +188,10 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         names = self.feature_names_ if self.is_fitted() else None
         return None if names is None or names == [str(at) for at in range(len(names))] else names
 
+    def get_param(self, key: str) -> Any:
+        """What CatBoost itself was told."""
+        return self._init_params.get(key)
+
     def load_model(self, *arguments: Any, **keywords: Any) -> CatBoostRanker:
         """Load a model; `fit` starts anew, with the parameters that this estimator has."""
         super().load_model(*arguments, **keywords)
