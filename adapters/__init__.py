@@ -25,7 +25,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    booster = next(booster for booster in ("xgboost", "lightgbm", "catboost") if name.lower().startswith(booster))
+    from stochasticrank_objectives.recommended import BOOSTERS
+
+    booster = next(booster for booster in BOOSTERS if name.lower().startswith(booster))
     return getattr(importlib.import_module(f".{booster}", __name__), name)
 
 

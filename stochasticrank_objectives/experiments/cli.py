@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
-import dataclasses
 import math
 import os
 import sys
@@ -24,7 +23,7 @@ _DATA_HELP = (
 
 
 _FILE_HELP = "an svmlight file, plain or gzipped, or - for standard input"
-_NOT_OPTIONS = ("command", "run", "data", "scores", "model", "more")
+_NOT_OPTIONS = ("command", "run", "data", "scores", "model", "more", "fields")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -155,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
             help=f"some of {', '.join([*METHODS, ITS_OWN])}; {ITS_OWN} means the booster's own objectives "
             f"(default: {','.join(methods)})",
         )  # fmt: skip
-        made.add_argument("--trials", type=_above_0, default=20, metavar="N", help="settings tried, a method (default: 20)")
+        made.add_argument("--trials", type=_above_0, default=20, metavar="N", help="settings tried per method (default: 20)")
         made.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="trees at most (default: 1000)")
         made.add_argument(
             "--patience", type=_patience, default=100, metavar="N",
@@ -199,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
         "--methods", type=_names, default=[*SYNTHETIC_ROWS, ITS_OWN], metavar="NAMES",
         help=f"some of {', '.join([*SYNTHETIC_ROWS, ITS_OWN])} (default: all)",
     )  # fmt: skip
-    synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings a cell (default: 20)")
+    synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings per cell (default: 20)")
     synthetic.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="iterations (default: 1000)")
     jobs(synthetic)
     synthetic.add_argument(
@@ -234,11 +233,15 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("data", metavar="DATA", help=f"what to train on: {_FILE_HELP}, or the word generated")
     train.add_argument("model", metavar="MODEL", help="where the model goes; the suffix says which booster trains it")
     train.add_argument("--valid", metavar="DATA", help=f"to choose the number of trees on: {_FILE_HELP}")
-    train.add_argument("--metric", default="ndcg@10", help="what is optimised and watched (default: ndcg@10)")
+    train.add_argument("--metric", default="ndcg@10", help="what to train for, and what is watched (default: ndcg@10)")
     train.add_argument("--objective", metavar="NAME", help="one of the booster's own objectives instead, such as lambdarank")
+    train.add_argument("--train-on", metavar="METRIC", help="what is optimised (default: as recommended for --metric)")
     train.add_argument("--mu", type=float, help="shift of relevant documents (default: as recommended)")
-    train.add_argument("--sigma", type=float, help="smoothing (default: as recommended)")
-    train.add_argument("--samples", type=_above_0, help="draws of the noise per gradient (default: as recommended)")
+    train.add_argument("--sigma", type=float, help="strength of the noise on scores (default: as recommended)")
+    train.add_argument(
+        "--loss", dest="fields", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        help="any field of the recommended loss; may be repeated",
+    )  # fmt: skip
     train.add_argument("--rounds", type=_above_0, default=300, help="trees at most (default: 300)")
     train.add_argument(
         "--patience", type=_patience, default=None, help="with --valid: stop after so many trees without improvement"
@@ -439,21 +442,13 @@ def _train(chosen: argparse.Namespace) -> None:
 
 def _objective(chosen: argparse.Namespace, booster: str, metric: Any) -> Any:
     """One of the booster's own, or the recommended loss with what the options change."""
-    from stochasticrank_objectives.recommended import recommended
+    from stochasticrank_objectives.adapters._common import as_loss
 
-    given = {name: getattr(chosen, name) for name in ("mu", "sigma", "samples")}
-    given = {name: value for name, value in given.items() if value is not None}
-    if chosen.objective is not None:
-        if given:
-            raise ValueError(f"--{next(iter(given))} goes with the losses of this package, not with --objective")
-        return chosen.objective
-    loss = recommended(metric, booster=booster)
-    fields = {field.name for field in dataclasses.fields(loss)}
-    if "samples" in given and "permutations" in fields:  # what YetiLoss calls its draws
-        given["permutations"] = given.pop("samples")
-    if wrong := [name for name in given if name not in fields]:
-        raise ValueError(f"--{wrong[0]} has no meaning for the recommended loss, {loss}; leave it out")
-    return dataclasses.replace(loss, seed=chosen.seed, **given)
+    fields = {name: getattr(chosen, name) for name in ("mu", "sigma", "seed") if getattr(chosen, name) is not None}
+    fields.update(chosen.fields)
+    if chosen.objective and (chosen.train_on or set(fields) - {"seed"}):
+        raise ValueError("--train-on, --mu, --sigma and --loss are for our own losses, and do not go with --objective")
+    return chosen.objective or as_loss(metric, fields, booster=booster, train_on=chosen.train_on)
 
 
 def _check_more(chosen: argparse.Namespace, booster: str, objective: Any) -> None:

@@ -127,7 +127,7 @@ def own_objectives(booster: str, metric: Metric) -> list[str]:
         gain = "Exp" if metric.gain == "exp" else "Base"
         return ["YetiRank", f"StochasticRank:metric={'NDCG' if isinstance(metric, NDCG) else 'DCG'}{top};type={gain}"]
     if isinstance(metric, MRR):
-        return ["YetiRank", "StochasticRank:metric=MRR"]  # with top= CatBoost 1.2.10 ends the process
+        return ["YetiRank", "StochasticRank:metric=MRR"]  # with top= CatBoost 1.2.10 aborts
     if isinstance(metric, (ERR, PFound)):
         return ["YetiRank", f"StochasticRank:metric={type(metric).__name__}{top}"]
     return ["YetiRank"]

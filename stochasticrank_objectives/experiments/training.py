@@ -290,7 +290,7 @@ def _xgboost(
     model = xgb.train(
         params, data, settings.rounds, evals=[(held, "valid")], verbose_eval=False, callbacks=[Callback()],
         obj=None if isinstance(objective, str) else XGBoostObjective(objective),
-        custom_metric=XGBoostMetric(metric, name="watched", threads=settings.threads),
+        custom_metric=XGBoostMetric(metric, name="watched"),
     )  # fmt: skip
 
     def predict(features: ArrayLike, rounds: int) -> Array:
@@ -307,7 +307,8 @@ def _lightgbm(
     from stochasticrank_objectives.adapters.lightgbm import lightgbm as lgb
 
     def callback(environment: Any) -> None:
-        if watch.stops(environment.evaluation_result_list[0][2], environment.model.current_iteration()):
+        value = next(one[2] for one in environment.evaluation_result_list if one[1] == "watched")
+        if watch.stops(value, environment.model.current_iteration()):
             raise lgb.callback.EarlyStopException(environment.iteration, environment.evaluation_result_list)
 
     columns = learn.features.shape[1]
@@ -328,7 +329,7 @@ def _lightgbm(
     }
     model = lgb.train(
         params, data, settings.rounds, valid_sets=[held], valid_names=["valid"],
-        feval=LightGBMMetric(metric), callbacks=[callback],
+        feval=LightGBMMetric(metric, name="watched"), callbacks=[callback],
     )  # fmt: skip
 
     def predict(features: ArrayLike, rounds: int) -> Array:
@@ -363,7 +364,7 @@ def _catboost(
         **settings.more,
     }
     if isinstance(objective, str):
-        watched = CatBoostMetric(metric, [data, held], threads=settings.threads)
+        watched = CatBoostMetric(metric, [data, held])
         model = catboost.CatBoost({**params, "loss_function": objective, "eval_metric": watched})
     else:
         model = CatBoostStochasticRank(objective, eval_metric=metric, **params)

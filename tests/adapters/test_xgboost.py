@@ -452,7 +452,7 @@ def test_sglb_equals_explicit_shrinkage_of_the_old_trees(mode, start):
     params, data = {**PARAMS, "base_score": 0}, matrix(base_margin=margin)
     booster = xgb.train(params, data, rounds, obj=XGBoostObjective(sglb))
 
-    # The same by hand: one tree a booster, and the sum of the old ones multiplied before a tree is added.
+    # The same by hand: one tree per booster, and the sum of the old ones multiplied before a tree is added.
     plain, bound = sglb.loss.bind(TRAIN.labels, TRAIN.groups), sglb.bind(TRAIN.labels, TRAIN.groups)
     scores = margin.copy()
     for t in range(rounds):
@@ -672,6 +672,7 @@ def test_ranker_reports_what_is_named_whatever_it_trains_on():
         assert list(model.evals_result()["validation_0"]) == ["mrr"]
         expected = sr.evaluate("mrr", model.predict(TEST.features), TEST.labels, TEST.groups)
         assert model.score(TEST.features, TEST.labels, qid=TEST.qid) == expected
-    trained = ranker("ndcg@5", metric="mrr", early_stopping_rounds=3, n_estimators=50)
+    loss = sr.recommended("mrr", booster="xgboost", train_on="ndcg@5")
+    trained = ranker(loss, metric="mrr", early_stopping_rounds=3, n_estimators=50)
     trained.fit(x, y, qid=qid, eval_set=[(TEST.features, TEST.labels)], eval_qid=[TEST.qid])
     np.testing.assert_array_equal(trained.predict(TEST.features), named.predict(TEST.features))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -109,6 +110,9 @@ def test_demo_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
         (["train", "train.txt", "model.foo"], "model.foo does not say by its name which booster's model it is"),
         (["train", "train.txt", "none/model.txt"], "none/model.txt: there is no such folder"),
         (["train", "train.txt", "model.txt", "--mu", "-1"], "mu must be a finite number at least 0, got -1.0"),
+        (["train", "train.txt", "model.txt", "--loss", "foo=1"], "foo: YetiLoss has no such field; it has neighbours"),
+        (["train", "train.txt", "model.txt", "--train-on", "foo@5"], "unknown metric 'foo@5'"),
+        (["train", "train.txt", "model.txt", "--objective", "lambdarank", "--mu", "1"], "do not go with --objective"),
         (["train", "train.txt", "model.txt", "--patience", "3"], "--patience needs --valid"),
         (["train", "train.txt", "model.txt", "--set", "foo"], "must be NAME=VALUE, got 'foo'"),
         (["predict", "test.txt", "none.cbm"], "none.cbm: there is no such model file"),
@@ -169,6 +173,21 @@ def test_train_and_predict(files: pathlib.Path, capsys: pytest.CaptureFixture[st
     assert reported == pytest.approx(sr.evaluate("ndcg@3", scores, made.labels, made.groups), abs=1e-4)
     assert cli.main(["predict", "test.txt", model]) == 0
     assert capsys.readouterr().out == (files / "scores.txt").read_text()
+
+
+def test_train_changes_fields_of_the_recommended_loss(files: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing given means the loss as it is recommended."""
+    recommended = sr.recommended("mrr", booster="xgboost", train_on="ndcg@3")
+    for given, changed in {
+        (): {},
+        ("--mu", "0.5", "--seed", "3", "--loss", "permutations=2", "--loss", "hessian=newton"): {
+            "mu": 0.5, "seed": 3, "permutations": 2, "hessian": "newton",
+        },
+    }.items():  # fmt: skip
+        arguments = ["train", "train.txt", "model.json", "--rounds", "1", "--metric", "mrr", "--train-on", "ndcg@3", *given]
+        assert cli.main(arguments) == 0
+        out = capsys.readouterr().out
+        assert f"xgboost, {dataclasses.replace(recommended, **changed)}, 1 trees, training mrr" in out
 
 
 def test_predict_checks_the_features(files: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
