@@ -21,6 +21,7 @@ test: $(VENV)/installed
 	$(BIN)/mypy
 	$(MAKE) docs
 	$(BIN)/python -m pytest -n 2
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest tests/test_bounds.py
 
 # The site goes to site/; a dead link, a missing page or a public name without a place in the reference is an error.
 # Nothing is fetched while it is built. The variable turns off an advertisement that mkdocs-material prints.

@@ -1,6 +1,6 @@
 """Check what `python -m build` has made: that it holds what it should, installs into an empty environment, and trains.
 
-    python .ci/check_dist.py dist [--python python3.10 --python ...] [--import-only]
+python .ci/check_dist.py dist [--python python3.10 --python ...] [--import-only]
 """
 
 from __future__ import annotations

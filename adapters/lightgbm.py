@@ -61,12 +61,12 @@ class LightGBMObjective(Objective):
 
     Examples
     --------
-    >>> from stochasticrank_objectives.datasets import make_ranking
-    >>> x, labels, groups = make_ranking(20)
-    >>> data = lightgbm.Dataset(x, labels, group=groups)
-    >>> booster = lightgbm.train({"objective": LightGBMObjective("ndcg@10", mu=0.1, seed=3), "verbose": -1}, data, 5)
-    >>> booster.current_iteration()
-    5
+    >>> from stochasticrank_objectives import StochasticRank
+    >>> LightGBMObjective(StochasticRank("ndcg@10", mu=0.2))
+    LightGBMObjective(StochasticRank('ndcg@10', mu=0.2))
+    >>> objective = LightGBMObjective("mrr", train_on="ndcg@10", mu=0.2, seed=3)
+    >>> print(objective.metric, objective.loss.metric)
+    mrr ndcg@10
     """
 
     _booster = "lightgbm"

@@ -119,7 +119,7 @@ def draw_params(rng: Any, booster: str, learning_rate: float) -> dict[str, Any]:
         return {**params, "tree_method": str(rng.choice(["hist", "exact"])), "seed": int(rng.integers(100))}
     if booster == "lightgbm":
         params = {"learning_rate": learning_rate, "max_depth": depth, "min_data_in_leaf": 1, "min_data_in_bin": 1}
-        params |= {"min_sum_hessian_in_leaf": 0, "num_threads": 1, "verbose": -1, "seed": int(rng.integers(100))}
+        params |= {"min_sum_hessian_in_leaf": 1e-3, "num_threads": 1, "verbose": -1, "seed": int(rng.integers(100))}
         return {**params, "deterministic": True, "feature_pre_filter": False}
     params = {"learning_rate": learning_rate, "depth": depth, "thread_count": 1, "random_seed": int(rng.integers(100))}
     return {**params, "allow_writing_files": False, "logging_level": "Silent", "random_strength": 0}
@@ -170,10 +170,11 @@ def fit(
         def after_iteration(self, info: Any) -> bool:
             return not after()
 
-    ids = np.repeat(np.arange(len(data.groups)), data.groups)
+    ids = None if data.groups is None else np.repeat(np.arange(len(data.groups)), data.groups)
     weights = None if data.weights is None else np.repeat(data.weights, data.groups)
     pool = catboost.Pool(data.features, data.labels, group_id=ids, weight=weights)
-    model = CatBoostStochasticRank(objective, iterations=rounds, **params)
+    metric = None if hasattr(objective, "metric") or hasattr(objective, "loss") else "ndcg@5"
+    model = CatBoostStochasticRank(objective, eval_metric=metric, iterations=rounds, **params)
     model.fit(pool, callbacks=[Watch()])
     return np.asarray(model.predict(pool, prediction_type="RawFormulaVal", thread_count=1), np.float64)
 
@@ -266,6 +267,9 @@ def _check(rng: Any, booster: str, data: Data, loss: Any, params: dict[str, Any]
             raise Broken("an interruption was swallowed")
         except KeyboardInterrupt:
             pass
+        except Exception as error:
+            if "KeyboardInterrupt" not in str(error):  # CatBoost makes an error of its own of it
+                raise
         same("after an interruption", first, fit(booster, objective, data, params, rounds))
     elif what == "two threads":
         results: list[Any] = [None, None]
@@ -327,6 +331,7 @@ BAD_DATA: dict[str, Callable[[Any, Data], Data]] = {
     "rates that diverge": lambda rng, data: data,
 }
 ACCEPTED = ("feature infinite", "rates that diverge")  # boosters take these; then the model must be sound
+MADE_0 = ("label nan", "weight nan")  # LightGBM makes 0 of NaN before any objective sees it
 
 BAD_LOSS: dict[str, Callable[[Any], Any]] = {
     "sigma 0": lambda sr: sr.StochasticRank("ndcg@5", sigma=0),
@@ -387,7 +392,7 @@ def bad_case(rng: Any) -> str:
         if type(error).__name__ in OWN_ERRORS:
             return f"bad, {type(error).__name__}: {name}"
         raise Broken(f"{booster}, {name}: {type(error).__name__}: {error}") from error
-    if name not in ACCEPTED:
+    if name not in ACCEPTED and not (booster == "lightgbm" and name in MADE_0):
         raise Broken(f"{booster}, {name}: accepted without a word; scores from {scores.min():g} to {scores.max():g}")
     if not np.isfinite(scores).all():
         raise Broken(f"{booster}, {name}: scores that are not finite, without a word")

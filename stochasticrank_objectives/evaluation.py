@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
-from ._constants import Array
+from ._constants import BEST, MEAN, WORST, Array
 from ._data import Queries, check_scores, check_weights, lay_out
 from .metrics import Metric, parse_metric
 
 Ties = Literal["worst", "mean", "best"]
 Empty = float | Literal["skip"]
 
-_TIES = {"worst": 0, "best": 1, "mean": 2}
+_TIES = {"worst": WORST, "best": BEST, "mean": MEAN}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,24 +32,21 @@ class Evaluation:
 
     def per_query(self, scores: ArrayLike) -> Array:
         """The metric of each query; NaN where a query without relevant documents is skipped."""
-        from ._kernels import gradients
+        from ._kernels import values as kernels
 
         q = self.queries
         values = check_scores(scores, q.rows)
-        out = np.empty(len(q.scale))
+        out = np.empty(len(q.sizes))
         ties = _TIES[self.ties]
 
         def work(scratch: Any, begin: int, end: int) -> None:
-            gradients.value_range(
-                scratch, out, values, q.ptr, q.order, q.gains, q.scale, begin, end,
-                q.metric.rule, q.position_weights, q.cut, ties,
-            )  # fmt: skip
+            kernels.value_range(scratch, out, values, q.layout, q.rule, ties, np.arange(begin, end))
 
         sizes = q.sizes
-        scratch = functools.partial(gradients.make_value_scratch, int(sizes.max()), q.cut, ties)
+        scratch = functools.partial(kernels.make_value_scratch, int(sizes.max()))
         borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
         _threads.run(work, borders, self.threads, _threads.Spare(scratch))
-        out[q.relevant == 0] = np.nan if self.empty == "skip" else self.empty
+        out[q.rule.relevant == 0] = np.nan if self.empty == "skip" else self.empty
         return out
 
     def mean(self, scores: ArrayLike) -> float:
@@ -78,7 +75,7 @@ def bind_evaluation(
     if not (isinstance(empty, str) and empty == "skip") and not (isinstance(empty, (int, float)) and np.isfinite(empty)):
         raise ValueError(f'empty must be a number or "skip", got {empty!r}')
     threads = _threads.check(threads)
-    queries = lay_out(parse_metric(metric), labels, groups, qid, threads)
+    queries = lay_out(parse_metric(metric), labels, groups, qid)
     checked = None
     if weights is not None:
         checked = check_weights(weights, len(queries.sizes), queries.rows)
@@ -128,11 +125,11 @@ def evaluate(
     metric
         A name such as ``"ndcg@10"`` or a metric.
     scores, labels
-        One number a row; the rows of a query stand together.
+        One number per row; the rows of a query stand together.
     groups, qid
         The size of each query, or the query id of each row: one of the two.
     weights
-        How much each query counts in the mean; one a query, or one a row that is the same throughout a query.
+        How much each query counts in the mean; one per query, or one per row that is the same throughout a query.
     ties
         How documents with equal scores are ranked: ``"worst"`` (less relevant first, as the paper and CatBoost do),
         ``"best"``, or ``"mean"``, the exact expectation over all their orders.

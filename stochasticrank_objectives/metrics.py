@@ -1,7 +1,7 @@
 """Ranking metrics as small values: frozen, comparable, parsed from and printed as their names.
 
 What a metric *is* stands here; how it is computed stands in the kernels. Every metric is a sum over the positions
-i = 0, 1, ... of the ranked list, ``M = sum_i w_i F_i g_i``, with a weight w of the position, a gain g of the document
+i = 0, 1, ... of the ranked list, ``M = sum_i w_i F_i g_i``, with a discount w of the position, a gain g of the document
 there, and a factor F made of the documents before it (see `Rule`).
 """
 
@@ -68,8 +68,8 @@ class Metric:
         """The relevance r by which mu shifts the scores."""
         return labels
 
-    def weights(self, positions: int) -> Array:
-        """The weights w of the first so many positions; by default all the same."""
+    def discounts(self, positions: int) -> Array:
+        """The discounts w of the first so many positions; by default all the same."""
         return np.ones(positions)
 
     @property
@@ -108,19 +108,27 @@ class DCG(Metric):
         gains: Array = np.exp2(labels) - 1.0
         return gains
 
-    def weights(self, positions: int) -> Array:
-        discounts: Array = 1.0 / np.log2(np.arange(positions) + 2.0)
-        return discounts
+    def discounts(self, positions: int) -> Array:
+        logarithmic: Array = 1.0 / np.log2(np.arange(positions) + 2.0)
+        return logarithmic
 
 
 @dataclasses.dataclass(frozen=True)
 class NDCG(DCG):
-    """Normalised discounted cumulative gain: DCG@k divided by the largest DCG@k that the query allows.
+    """Normalised discounted cumulative gain: DCG@k divided by the largest DCG@k that the query allows, to the power `power`.
 
-    Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
+    At power 1 it is NDCG, in which all queries count alike; at 0 it is DCG, in which queries with more to gain count more.
+    Values between 0 and 1 are for training. Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR
+    techniques", TOIS 2002.
     """
 
     normaliser = "ideal"
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("power", self.power, 0, 1, hint="1 is NDCG, 0 is DCG")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +154,7 @@ class ERR(Metric):
         chance: Array = (np.exp2(labels) - 1.0) / 2.0**self.max_grade
         return chance
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.divide(1.0, np.arange(1, positions + 1))
 
 
@@ -169,7 +177,7 @@ class PFound(Metric):
         remedy = "map grades to the chance that a document satisfies the user, for example labels / labels.max()"
         _refuse(labels, labels > 1, "is not a probability, and pfound needs labels from 0 to 1", remedy)
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return self.decay ** np.arange(positions, dtype=np.float64)
 
 
@@ -199,7 +207,7 @@ class MRR(_Binary):
 
     rule = CASCADE
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.divide(1.0, np.arange(1, positions + 1))
 
 
@@ -222,7 +230,7 @@ class MAP(_Binary):
     rule = AVERAGE
     normaliser = "relevant"
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.divide(1.0, np.arange(1, positions + 1))
 
 
@@ -235,7 +243,7 @@ class Precision(_Binary):
 
     needs_k = True
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.full(positions, 1.0 / self.cut)
 
 
@@ -271,7 +279,7 @@ class RBP(_Binary):
         hint = "it is the chance to go on to the next document, below 1"
         check_number("p", self.p, 0, 1 - 2**-53, open_low=True, hint=hint)
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return (1.0 - self.p) * self.p ** np.arange(positions, dtype=np.float64)
 
 
@@ -284,7 +292,7 @@ def parse_metric(name: str | Metric) -> Metric:
     """The metric that a name means: ``name``, ``name@k`` or ``name@k:option=value:...``; a metric is returned as it is.
 
     >>> parse_metric("ndcg@10")
-    NDCG(k=10, gain='exp')
+    NDCG(k=10, gain='exp', power=1.0)
     >>> str(parse_metric("NDCG@5:gain=linear"))
     'ndcg@5:gain=linear'
     """

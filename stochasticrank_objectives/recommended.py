@@ -32,12 +32,12 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     Examples
     --------
     >>> print(recommended("ndcg@10", booster="lightgbm"))
-    YetiLoss('dcg@20:gain=linear', neighbours=20, permutations=3, hessian='absolute')
+    YetiLoss('dcg@20:gain=linear', neighbours=20, permutations=3, max_step=2.0)
     >>> print(recommended("mrr", booster="lightgbm", train_on="ndcg@10"))
-    YetiLoss('ndcg@10', neighbours=20, permutations=3, hessian='absolute')
+    YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0)
     """
     if booster not in BOOSTERS:
         raise ValueError(f"booster must be one of {', '.join(BOOSTERS)}, got {booster!r}")
     reported = parse_metric(metric)
     trained = DCG(max(2 * (reported.k or 0), _DEEP), gain="linear") if train_on is None else parse_metric(train_on)
-    return YetiLoss(trained, neighbours=_DEEP, permutations=3, hessian="absolute")
+    return YetiLoss(trained, neighbours=_DEEP, permutations=3, max_step=2.0)

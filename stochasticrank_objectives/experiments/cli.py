@@ -142,6 +142,10 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = command("demo", _demo, "train the three boosters on generated data, beside their own objectives")
     demo.add_argument("--picture", default="demo.png", help="where the learning curves go (default: %(default)s)")
+    command(
+        "warm-up", _warm_up, "compile everything once, so that later processes need not",
+        "Compiled code goes to numba's cache, in the folder that the environment variable NUMBA_CACHE_DIR names.",
+    )  # fmt: skip
 
     def tables(made: argparse.ArgumentParser, methods: Sequence[str], output: str) -> None:
         made.add_argument(
@@ -265,6 +269,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 # ------------------------------------------------------------ commands
+
+
+def _warm_up(_: argparse.Namespace) -> None:
+    import tempfile
+
+    from stochasticrank_objectives._warmup import warm_up
+
+    from .letor import read_svmlight
+
+    folder = warm_up()
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "small.txt")
+        with open(path, "w") as file:
+            file.write("1 qid:1 1:0.5\n0 qid:1 1:0.25\n")
+        read_svmlight(path, cache=False, progress=False)
+    print(f"compiled; kept in {folder}" if folder else "compiled, but nothing can be kept: set NUMBA_CACHE_DIR to a folder")
 
 
 def _demo(chosen: argparse.Namespace) -> None:

@@ -359,7 +359,7 @@ def test_sglb_shrinks_by_as_much_as_catboost_does(mode: Any) -> None:
     ours, truth = train_squares(pool_of(TRAIN), sglb, **params), train_rmse(pool_of(TRAIN), **rate, **params)
     first = sglb.true_scores(ours.get_leaf_values()[:8], PARAMS["iterations"])  # of eight leaves, shrunk ever since
     np.testing.assert_allclose(first, truth.get_leaf_values()[:8], rtol=1e-6)
-    assert sglb.scale(PARAMS["iterations"]) < 0.7
+    assert sglb.shrinkage(PARAMS["iterations"]) < 0.7
 
 
 def test_sglb_equals_shrinking_old_trees() -> None:

@@ -585,7 +585,7 @@ def test_the_scale_equals_shrinking_old_trees(mode: Any, rate: float, temperatur
         scores = shrunken + one.predict(TRAIN.features)
     booster = train(LightGBMObjective(sglb), rounds, params={"learning_rate": eps})
     raw = booster.predict(TRAIN.features)
-    assert sglb.scale(rounds) < 0.8
+    assert sglb.shrinkage(rounds) < 0.8
     np.testing.assert_allclose(sglb.true_scores(raw, booster.current_iteration()), scores, rtol=1e-4, atol=1e-6)
 
 

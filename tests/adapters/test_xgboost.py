@@ -462,7 +462,7 @@ def test_sglb_equals_explicit_shrinkage_of_the_old_trees(mode, start):
         tree = xgb.train(params, bare, 1, obj=lambda _, __, g=gradient: (g.astype(np.float32), np.ones(len(g), np.float32)))
         scores = keep * scores + tree.predict(bare)
     np.testing.assert_allclose(sglb.true_scores(booster.predict(data), rounds), scores, rtol=1e-3, atol=1e-5)
-    assert sglb.scale(rounds) < 0.8
+    assert sglb.shrinkage(rounds) < 0.8
 
 
 def test_sglb_wants_xgboosts_learning_rate():
