@@ -302,7 +302,8 @@ def learnable(loss: Any, data: Data) -> bool:
         for column in data.features.T
         if np.ptp(np.nan_to_num(column))
     ]
-    return bool(np.abs(gradient).max() > 1e-6 and slope and np.nanmax(slope) > 0.2)
+    # XGBoost makes no split that gains less than 1e-6, which is a sum of squares of gradients.
+    return bool(np.abs(gradient).max() > 3e-3 and slope and np.nanmax(slope) > 0.2)
 
 
 def _spoil(name: str, value: Any) -> Callable[[Any, Data], Data]:
