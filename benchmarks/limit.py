@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives._kernels import gauss, gradients, noise
+from stochasticrank_objectives._kernels import gauss, gradients
 from stochasticrank_objectives._kernels.policy import FLAGS, plain, wide
 
 from .harness import best_of, queries, table
@@ -33,7 +33,7 @@ def _load(s, scores, problem, count):
 def _draw(s, problem, n, count):
     wide()
     for query in range(count):
-        gradients._draw(s, problem, query, n, 0, 0, noise.room(n) // 4)
+        gradients._draw(s, problem, query, n, 0)
 
 
 @_jit

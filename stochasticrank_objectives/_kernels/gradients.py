@@ -148,22 +148,20 @@ def _load(s, scores, problem, query):
     return math.isfinite(_sum(rows, n))
 
 
-@spliced
-def _move(s, smoothing, n, begin, end):
-    """Where noise blocks begin..end of the query move its documents."""
-    stride = noise_room(n) // 4
-    for lane in range(4):
-        here = slice(lane * stride, (lane + 1) * stride)
-        x, y, noise = s.documents[X, here], s.documents[Y, here], s.documents[NOISE, here]
-        for block in range(begin, end):
-            y[block] = x[block] + smoothing.unit * noise[block]
+@inner
+def _move(documents, unit, begin, end):
+    """Where the noise moves documents begin..end."""
+    x, y, noise = documents[X, begin:end], documents[Y, begin:end], documents[NOISE, begin:end]
+    for j in range(len(y)):
+        y[j] = x[j] + unit * noise[j]
 
 
 @spliced
-def _draw(s, problem, query, n, sample, begin, end):
-    """Normal noise, blocks begin..end, and where it moves the query's documents."""
-    fill_normals(s.documents[NOISE], n, problem.smoothing.key, problem.layout.query_keys[query], sample, begin, end)
-    _move(s, problem.smoothing, n, begin, end)
+def _draw(s, problem, query, n, sample):
+    """Normal noise, and where it moves the query's documents."""
+    blocks, key = noise_room(n) // 4, problem.layout.query_keys[query]
+    fill_normals(s.documents[NOISE], n, problem.smoothing.key, key, sample, np.int64(0), blocks)
+    _move(s.documents, problem.smoothing.unit, np.int64(0), n)
 
 
 @spliced
@@ -296,7 +294,7 @@ def _finish(s, out, problem, query):
 def _by_ccs(s, problem, query, n, sample):
     """CCS with normal noise."""
     rule = problem.rule
-    _draw(s, problem, query, n, sample, 0, noise_room(n) // 4)
+    _draw(s, problem, query, n, sample)
     top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
     if top < n:
         _add_rest(s, rule.relevant[query], top, _box_top(s, n, top), 0, whole_lanes(n))
@@ -308,7 +306,7 @@ def _by_ccs(s, problem, query, n, sample):
 def _by_fast_ccs(s, problem, query, n, sample):
     """The same where more than FAST_FROM documents may jump."""
     rule = problem.rule
-    _draw(s, problem, query, n, sample, 0, noise_room(n) // 4)
+    _draw(s, problem, query, n, sample)
     top, last, reach, boxes = _rank_fast(s, rule, n)
     if boxes:
         add_boxes(s.top, s.sorting.values[SORTED], s.boxes, boxes, n, 0, n)
@@ -324,7 +322,7 @@ def _by_logistic_ccs(s, problem, query, n, sample):
     """CCS with logistic noise."""
     rule, smoothing = problem.rule, problem.smoothing
     fill_logistics(s.documents[NOISE], n, smoothing.key, problem.layout.query_keys[query], sample)
-    _move(s, smoothing, n, 0, noise_room(n) // 4)
+    _move(s.documents, smoothing.unit, np.int64(0), n)
     top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
     if top < n:
         _pass_each(LOGISTIC_LAW, s, rule.relevant[query], top, 0, whole_lanes(n))
@@ -339,7 +337,7 @@ def _by_reinforce(s, problem, query, n, sample):
     size = min(rule.cut + 1, n)
     if sample == 0:
         work[0] = list_value(rule, s.top[GAIN], _sort(s, s.documents[Z], n, size, -np.inf, True))
-    _draw(s, problem, query, n, sample, 0, noise_room(n) // 4)
+    _draw(s, problem, query, n, sample)
     change = list_value(rule, s.top[GAIN], _sort(s, s.documents[Y], n, size, -np.inf, False)) - work[0]
     total, noise = s.documents[TOTAL], s.documents[NOISE]
     for j in range(n):
@@ -402,8 +400,11 @@ def load_one(s, scores, problem, query):
 @kernel
 def draw_one(s, problem, query, sample, begin, end):
     """Step 2, in ranges of noise blocks."""
-    n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
-    _draw(s, problem, query, n, sample, begin, end)
+    n, smoothing = problem.layout.ptr[query + 1] - problem.layout.ptr[query], problem.smoothing
+    fill_normals(s.documents[NOISE], n, smoothing.key, problem.layout.query_keys[query], sample, begin, end)
+    stride = noise_room(n) // 4  # each block has four deviates, so far apart
+    for first in range(0, 4 * stride, stride):
+        _move(s.documents, smoothing.unit, first + begin, first + end)
 
 
 @kernel

@@ -99,7 +99,7 @@ def _fill_distances(out, discounts, here):
         out[b] = abs(here - discounts[b])
 
 
-@inner
+@inline
 def _fill_coefficients(out, a, rule, gain, top, factor, steps):
     """What a swap of position a with each one after it changes; `steps` adds to it by distance, if it has any."""
     kind, discounts = rule.kind, rule.discounts

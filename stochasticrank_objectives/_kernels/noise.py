@@ -110,13 +110,14 @@ def fill_normals(out, n, key, query, sample, first, last):
     k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
     q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
     s = np.uint64(sample) & _LOW
-    # One array a lane, so that every index is the loop's own variable, as the vectoriser needs it.
-    out0, out1 = out[:stride], out[stride : 2 * stride]
-    out2, out3 = out[2 * stride : 3 * stride], out[3 * stride : 4 * stride]
-    for block in range(first, last):
-        a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
-        out0[block], out1[block] = _pair(a, b)
-        out2[block], out3[block] = _pair(c, d)
+    # One array per lane, from the first block on, so that every index is the loop's own variable and not negative: else the
+    # loop would not vectorise.
+    out0, out1 = out[first:last], out[stride + first : stride + last]
+    out2, out3 = out[2 * stride + first : 2 * stride + last], out[3 * stride + first : 3 * stride + last]
+    for i in range(len(out0)):
+        a, b, c, d = philox(np.uint64(first + i), s, q0, q1, k0, k1)
+        out0[i], out1[i] = _pair(a, b)
+        out2[i], out3[i] = _pair(c, d)
 
 
 @kernel
