@@ -5,6 +5,7 @@ from .evaluation import Evaluation, bind_evaluation, evaluate
 from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
+from .propensity import debias, estimate_propensities
 from .recommended import recommended
 from .sglb import SGLB
 from .yeti import YetiLoss, YetiRank
@@ -33,6 +34,8 @@ __all__ = [
     "YetiLoss",
     "YetiRank",
     "bind_evaluation",
+    "debias",
+    "estimate_propensities",
     "evaluate",
     "parse_metric",
     "recommended",

@@ -127,13 +127,15 @@ def pointer(groups: ArrayLike | None, qid: ArrayLike | None, rows: int) -> Integ
 
 
 def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
-    """Weights, one per query or one per row: finite and not negative."""
+    """Weights, one per query or one per row: finite, not negative, and not all 0."""
     array = as_vector("weights", weights)
     if len(array) not in (queries, rows):
         raise ValueError(f"weights must have one value per query ({queries}) or per row ({rows}), got {len(array)}")
     if (wrong := ~(np.isfinite(array) & (array >= 0))).any():
         at = first(wrong)
         raise ValueError(f"weights[{at}] = {array[at]} but a weight is finite and not negative")
+    if not array.any():
+        raise ValueError("weights are all 0, so that nothing counts; leave them out, or give some query a weight above 0")
     return array
 
 
