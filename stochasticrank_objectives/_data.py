@@ -170,7 +170,8 @@ class Queries:
         """Queries in which orders differ in value. Where all documents have the same gain, none is better than another."""
         first, last = self.ptr[:-1], self.ptr[1:] - 1
         of_terms = [(rule.gains[first] > rule.gains[last]) & (rule.multipliers > 0) for rule in self.rules]
-        return np.logical_or.reduce(of_terms)
+        of_any: NDArray[np.bool_] = np.any(of_terms, axis=0)
+        return of_any
 
 
 def stacked(rules: tuple[Rule, ...]) -> Rules:
@@ -192,7 +193,9 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     gains = [np.ascontiguousarray(part.gains(values), np.float64) for _, part in metric.parts()]
     sizes = np.diff(ptr)
     # All gains rise with the label, so one order serves all terms. Documents with equal gains keep their order.
-    rows = np.lexsort((*(-each for each in reversed(gains)), np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)))
+    query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
+    rows = np.lexsort(keys)
     order = (rows - np.repeat(ptr[:-1], sizes)).astype(np.int32)
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
     relevance = relevance * (_HIGHEST / max(relevance.max(), 1e-300))

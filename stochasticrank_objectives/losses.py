@@ -80,8 +80,8 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     mu
         Shift of relevant documents downwards, at least 0, in units of sigma per grade. 0 smooths towards the mean order of
         ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. What it
-        multiplies is the label, or for binary metrics 0 or 1 (for sums see `Sum`), scaled so that the largest in the bound data is 4. So mu means
-        the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
+        multiplies is the label, or for binary metrics 0 or 1 (for sums see `Sum`), scaled so that the largest in the bound
+        data is 4. So mu means the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa
@@ -241,11 +241,9 @@ class BoundStochasticRank(BoundQueries):
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
-        if self._rules is None:
-            from ._kernels import gradients as kernels
-        else:
-            from ._kernels import sums as kernels
+        from ._kernels import gradients, sums
 
+        kernels = gradients if self._rules is None else sums
         values = as_vector("scores", scores, self.rows)
         problem, threads = self._problem(iteration), self._thread_count()
         out = np.empty(self.rows)

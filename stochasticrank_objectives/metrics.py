@@ -348,7 +348,8 @@ class Sum(Metric):
     def relevance(self, labels: Array) -> Array:
         if not all(isinstance(metric, _Binary) for _, metric in self.terms):
             return labels
-        return np.sum([metric.relevance(labels) for _, metric in self.terms], axis=0, dtype=np.float64)
+        counts: Array = np.sum([metric.relevance(labels) for _, metric in self.terms], axis=0)
+        return counts
 
     def gains(self, labels: Array) -> Array:
         raise TypeError(f"the terms of {self} have gains of their own; see parts()")

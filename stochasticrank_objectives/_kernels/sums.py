@@ -1,7 +1,7 @@
 """Gradients of sums of metrics: the noise is drawn and the list is sorted once, for all terms.
 
-The steps are those of `gradients`. A sum's documents stand by falling gain for all its terms at once, because every gain rises
-with the label. What a term is multiplied by goes into its jumps, so that all terms add to the same totals.
+The steps are those of `gradients`. A sum's documents stand by falling gain for all its terms at once, because every gain
+rises with the label. What a term is multiplied by goes into its jumps, so that all terms add to the same totals.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._constants import CASCADE, FAST_FROM, Rule
-from .gauss import ABOVE, BELOW, GAIN, LOGISTIC_LAW, SURVIVAL, add_boxes, cross_all, make_boxes, whole_lanes
-from .gradients import NOISE, TOTAL, Y, Z, _add_rest, _box_top, _draw, _each_query, _move, _pass_each, _set_apart, _settle
+from .gauss import ABOVE, BELOW, GAIN, LOGISTIC_LAW, SURVIVAL, TOTAL, add_boxes, cross_all, make_boxes, whole_lanes
+from .gradients import NOISE, Y, Z, _add_rest, _box_top, _draw, _each_query, _move, _pass_each, _set_apart, _settle
 from .noise import fill_logistics
 from .noise import room as noise_room
 from .policy import kernel, spliced
@@ -42,9 +42,9 @@ def _rank_all(s, rules, begin, n, whole_from):
 
 @spliced
 def _begin_term(s, rule, query, begin, n, count):
-    """Take up the gains of a term and fill its jumps, for a list of `count` sorted; returns (top, last, reach) of `fill_jumps`.
+    """Take up the gains of a term and fill its jumps, for a sorted list of `count`; returns what `fill_jumps` does.
 
-    A term that is the same for every order of the query has none.
+    A term that is the same for every order of the query has no jumps.
     """
     known, gain = rule.gains[begin : begin + n], s.documents[GAIN]
     places, top_gain, below, above = s.sorting.places[SORTED], s.top[GAIN], s.top[BELOW], s.top[ABOVE]
