@@ -193,7 +193,7 @@ class XGBoostMetric(ReportedMetric):
         self._bindings: Bindings[Evaluation] = Bindings()
 
     def _default_name(self) -> str:
-        return str(self.metric).replace(":", ",")
+        return super()._default_name().replace(":", ",")
 
     def __call__(self, scores: ArrayLike, data: Any) -> tuple[str, float]:
         """The name and the value."""

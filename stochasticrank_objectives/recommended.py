@@ -23,7 +23,7 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     Parameters
     ----------
     metric
-        The metric that is reported, by name or as a metric.
+        The metric that is reported, by name or as a metric; of a sum, the term with the largest cut counts.
     booster
         ``"xgboost"``, ``"lightgbm"`` or ``"catboost"``.
     train_on
@@ -38,6 +38,6 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     """
     if booster not in BOOSTERS:
         raise ValueError(f"booster must be one of {', '.join(BOOSTERS)}, got {booster!r}")
-    reported = parse_metric(metric)
-    trained = DCG(max(2 * (reported.k or 0), _DEEP), gain="linear") if train_on is None else parse_metric(train_on)
+    reported = max(term.k or 0 for _, term in parse_metric(metric).parts())
+    trained = DCG(max(2 * reported, _DEEP), gain="linear") if train_on is None else parse_metric(train_on)
     return YetiLoss(trained, neighbours=_DEEP, permutations=3, max_step=2.0)

@@ -43,7 +43,7 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     Parameters
     ----------
     metric
-        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work.
+        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work, and sums of them.
     neighbours
         How many of the documents that follow one in a ranking it has pairs with, at least 1.
     permutations
@@ -197,16 +197,18 @@ class BoundYeti(BoundQueries):
         sizes = queries.sizes[self._active]
         longest = int(sizes.max(initial=1))
         self._neighbours = min(int(loss.neighbours), longest)
-        self._cost = sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
-        rule = queries.rule
-        size = min(longest, rule.cut + self._neighbours)
+        self._cost = len(queries.rules) * sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
+        size = min(longest, max(rule.cut for rule in queries.rules) + self._neighbours)
         self._scratch = _threads.Spare(functools.partial(yeti.make_yeti_scratch, longest, size))
-        self._rule = rule._replace(
-            discounts=np.append(rule.discounts, np.zeros(self._neighbours)),
-            multipliers=rule.multipliers * self._query_weights,
-        )
+        self._rules = [
+            rule._replace(
+                discounts=np.append(rule.discounts, np.zeros(self._neighbours)),
+                multipliers=rule.multipliers * self._query_weights,
+            )
+            for rule in queries.rules
+        ]
         self.unit = self._find_unit()
-        self._rule = self._rule._replace(multipliers=self._rule.multipliers / self.unit)
+        self._rules = [rule._replace(multipliers=rule.multipliers / self.unit) for rule in self._rules]
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
@@ -239,15 +241,22 @@ class BoundYeti(BoundQueries):
 
         key, loss = stream_key(seed, iteration, LOGISTIC), self.loss
         rankings = Rankings(self._neighbours, sigma, float(loss.mu), permutations, key, 1.0 / loss.max_step)
-        problem = (self._layout, self._rule, rankings)
         gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
+        threads = self._thread_count()
+        borders = _threads.borders(np.float64(permutations) * self._cost, threads)
+        for rule in self._rules if len(self._active) else ():
+            # A swap changes all terms of a sum in the same direction, so their pairs add up. The kernel overwrites.
+            first = rule is self._rules[0]
+            slope, curve = (gradient, hessian) if first else (np.zeros(self.rows), np.zeros(self.rows))
+            problem = (self._layout, rule, rankings)
 
-        def work(scratch: Any, begin: int, end: int) -> None:
-            yeti.yeti_range(scratch, gradient, hessian, values, problem, self._active[begin:end])
+            def work(s: Any, begin: int, end: int, p: Any = problem, slope: Array = slope, curve: Array = curve) -> None:
+                yeti.yeti_range(s, slope, curve, values, p, self._active[begin:end])
 
-        if len(self._active):
-            threads = self._thread_count()
-            _threads.run(work, _threads.borders(np.float64(permutations) * self._cost, threads), threads, self._scratch)
+            _threads.run(work, borders, threads, self._scratch)
+            if not first:
+                gradient += slope
+                hessian += curve
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights

@@ -55,7 +55,7 @@ class Method:
 
 def make_lambda_mart(metric: Metric, params: Params, seed: int) -> Loss:
     """With the normalisation by query that the boosters' own have by default, and without which it is clearly weaker."""
-    return LambdaMART(metric, norm=True, noise=params.get("noise", 0.0), seed=seed)
+    return LambdaMART(metric, norm=len(metric.parts()) == 1, noise=params.get("noise", 0.0), seed=seed)
 
 
 def make_lambda_loss(metric: Metric, params: Params, seed: int) -> Loss:
