@@ -127,7 +127,7 @@ def test_random_state_changes_the_noise(name: str) -> None:
 def test_the_command_line_does_not_shift_columns(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: str
 ) -> None:
-    """The relevance is feature 1. In the file to predict feature 0 never occurs, so that it looks as if it counted from 1."""
+    """The relevance is feature 1. In the file to predict feature 0 never occurs: it looks as if it counted from 1."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     for name, with_zero in (("learn.txt", True), ("held.txt", False)):

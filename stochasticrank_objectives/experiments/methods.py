@@ -11,7 +11,7 @@ from stochasticrank_objectives.baselines import LambdaLoss, LambdaMART, reinforc
 from stochasticrank_objectives.listwise import XENDCG, QueryRMSE
 from stochasticrank_objectives.losses import Loss, StochasticRank
 from stochasticrank_objectives.metrics import DCG, ERR, MRR, NDCG, Metric, PFound
-from stochasticrank_objectives.recommended import BOOSTERS, recommended
+from stochasticrank_objectives.recommended import recommended
 from stochasticrank_objectives.sglb import SGLB
 from stochasticrank_objectives.yeti import YetiRank
 
@@ -98,8 +98,8 @@ def make_query_rmse(metric: Metric, params: Params, seed: int) -> Loss:
 
 
 def make_recommended(metric: Metric, params: Params, seed: int) -> Loss:
-    """What a metric's name stands for, which is the same for all boosters."""
-    return dataclasses.replace(recommended(metric, booster=BOOSTERS[0]), seed=seed)
+    """What a metric's name stands for on LightGBM. On XGBoost it has other units, but the regularisation is tuned."""
+    return dataclasses.replace(recommended(metric, booster="lightgbm"), seed=seed)
 
 
 _LANGEVIN = ("model_shrink_rate", "diffusion_temperature")
