@@ -230,7 +230,8 @@ def _check_training(booster: Any) -> None:
         )
     if hasattr(data, "get_position") and data.get_position() is not None:  # from 4.1 on
         raise ValueError(
-            "position= of the Dataset is corrected for by LightGBM's own lambdarank only, and would be ignored; leave it out"
+            "position= of the Dataset is corrected for by LightGBM's own lambdarank only, and would be ignored; leave it "
+            "out and train on corrected labels: stochasticrank_objectives.debias(labels, positions, propensities)"
         )
 
 

@@ -428,7 +428,7 @@ def test_data_without_groups_are_refused() -> None:
 
 
 def test_bagging_by_query_is_refused() -> None:
-    """LightGBM 4.7 then hands a custom objective's trees no rows: predictions are constant."""
+    """Under any custom objective LightGBM 4.7 then stops at one tree, which is a constant."""
     params = {"bagging_by_query": True, "bagging_fraction": 0.5, "bagging_freq": 1}
     with pytest.raises(ValueError, match="leave it out: bagging_fraction and bagging_freq then sample rows"):
         train(LightGBMObjective("ndcg@5"), 2, params=params)
