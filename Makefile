@@ -39,7 +39,7 @@ oldest:
 	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-oldest/bin/python -m pip install --quiet 'numpy==1.24.*' 'numba==0.59.*' 'xgboost==2.0.*' 'lightgbm==4.0.*' \
-		'catboost==1.2.2' 'scikit-learn==1.4.*' 'pandas==2.0.*' --editable '.[test]'
+		'catboost==1.2.2' 'scikit-learn==1.4.*' 'pandas==2.0.*' 'pyarrow==15.*' --editable '.[test]'
 	$(VENV)-oldest/bin/python -m pytest --ignore tests/test_notebooks.py \
 		--deselect tests/test_baselines.py::test_xgboost_has_the_same_derivatives
 

@@ -34,10 +34,7 @@ class BoundQueries:
                 self._query_weights = checked
             else:
                 self._row_weights = checked
-        # Where all documents have the same gain, no order is better than another.
-        ptr, gains = queries.ptr, queries.rule.gains
-        differ = gains[ptr[:-1]] > gains[ptr[1:] - 1]
-        self._active = np.flatnonzero(differ & (queries.rule.multipliers * self._query_weights > 0))
+        self._active = np.flatnonzero(queries.learnable & (self._query_weights > 0))
 
     def _thread_count(self) -> int:
         """How many threads work on it."""

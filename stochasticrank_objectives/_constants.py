@@ -44,6 +44,17 @@ class Rule(NamedTuple):
     multipliers: Array  # per query
 
 
+class Rules(NamedTuple):
+    """The terms of a sum of metrics: what `Rule` has, with one row per term."""
+
+    kinds: Integers
+    discounts: Array  # zero from the cut on
+    cuts: Integers
+    gains: Array
+    relevant: Integers
+    multipliers: Array  # with the weight of the term
+
+
 class Smoothing(NamedTuple):
     """How scores are smoothed. Kernels measure them in units in which the density of the noise is made of powers of two."""
 
@@ -63,6 +74,15 @@ class Problem(NamedTuple):
     layout: Layout
     rule: Rule
     smoothing: Smoothing
+
+
+class SumProblem(NamedTuple):
+    """The same for a sum of metrics. `rule` is its deepest term's, with the multipliers of the sum as a whole."""
+
+    layout: Layout
+    rule: Rule
+    smoothing: Smoothing
+    rules: Rules
 
 
 class Pairs(NamedTuple):

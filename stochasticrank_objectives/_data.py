@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._constants import Array, Integers, Layout, Rule
+from ._constants import Array, Integers, Layout, Rule, Rules
 from .metrics import Metric
 
 _HIGHEST = 4.0  # what the largest relevance is scaled to, so that mu does not depend on the range of the labels
@@ -141,11 +141,18 @@ def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Queries:
-    """A data set as one metric sees it."""
+    """A data set as one metric sees it, with a rule per term of the metric."""
 
     metric: Metric
     layout: Layout
-    rule: Rule
+    rules: tuple[Rule, ...]
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of a single metric. Of a sum, what it has as a whole: the rule of its deepest term, multiplied by 1."""
+        if len(self.rules) == 1:
+            return self.rules[0]
+        return max(self.rules, key=lambda rule: rule.cut)._replace(multipliers=np.ones(len(self.sizes)))
 
     @property
     def ptr(self) -> Integers:
@@ -160,19 +167,48 @@ class Queries:
     def sizes(self) -> Integers:
         return np.diff(self.ptr)
 
+    @property
+    def learnable(self) -> NDArray[np.bool_]:
+        """Queries in which orders differ in value. Where all documents have the same gain, none is better than another."""
+        first, last = self.ptr[:-1], self.ptr[1:] - 1
+        of_terms = [(rule.gains[first] > rule.gains[last]) & (rule.multipliers > 0) for rule in self.rules]
+        of_any: NDArray[np.bool_] = np.any(of_terms, axis=0)
+        return of_any
+
+
+def stacked(rules: tuple[Rule, ...]) -> Rules:
+    """The rules of a sum in one table, for the kernels."""
+    longest = max(len(rule.discounts) for rule in rules)
+    discounts = np.array([np.append(rule.discounts, np.zeros(longest - len(rule.discounts))) for rule in rules])
+    kinds, cuts = (np.array(numbers, np.int64) for numbers in zip(*((rule.kind, rule.cut) for rule in rules), strict=True))
+    gains, relevant, multipliers = (
+        np.array(arrays) for arrays in zip(*((rule.gains, rule.relevant, rule.multipliers) for rule in rules), strict=True)
+    )
+    return Rules(kinds, discounts, cuts, gains, relevant, multipliers)
+
 
 def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None) -> Queries:
     """Check labels and groups and lay them out for one metric."""
     values = check_labels(labels)
     ptr = pointer(groups, qid, len(values))
     metric.check(values)
-    gains = np.ascontiguousarray(metric.gains(values), np.float64)
+    gains = [np.ascontiguousarray(part.gains(values), np.float64) for _, part in metric.parts()]
     sizes = np.diff(ptr)
-    rows = np.lexsort((-gains, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)))  # equal gains keep their order
+    # All gains rise with the label, so one order serves all terms. Documents with equal gains keep their order.
+    query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
+    rows = np.lexsort(keys)
     order = (rows - np.repeat(ptr[:-1], sizes)).astype(np.int32)
-    gains = gains[rows]
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
     relevance = relevance * (_HIGHEST / max(relevance.max(), 1e-300))
+    layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
+    rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
+    return Queries(metric, layout, tuple(rules))
+
+
+def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
+    """A metric times its weight in a sum, for gains in descending order in each query; they are changed."""
+    sizes = np.diff(ptr)
     relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
     cut = int(min(metric.cut, sizes.max()))
     discounts = np.zeros(cut + 2)
@@ -186,8 +222,7 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
         ideal = _ideal(gains, ptr, discounts)
         power = getattr(metric, "power", 1.0)
         multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
-    layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
-    return Queries(metric, layout, Rule(metric.rule, discounts, cut, gains, relevant, multipliers))
+    return Rule(metric.rule, discounts, cut, gains, relevant, multipliers * weight)
 
 
 def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:

@@ -39,7 +39,7 @@ class LambdaMART(MetricLoss["BoundLambda"]):
     Parameters
     ----------
     metric
-        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work.
+        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work, sums of them with norm=False.
     sigma
         Steepness of the logistic function, above 0.
     norm
@@ -78,6 +78,10 @@ class LambdaMART(MetricLoss["BoundLambda"]):
         check_number("sigma", self.sigma, 0, open_low=True, hint="it is the steepness of the logistic function")
         if not isinstance(self.norm, bool):
             raise ValueError(f"norm must be True or False, got {self.norm!r}")
+        if self.norm and len(self._bound_metric().parts()) > 1:
+            raise ValueError(
+                f'norm=True is for a single metric, got the sum "{self.metric}"; use norm=False, or YetiLoss instead'
+            )
         check_number("noise", self.noise, 0, hint="0 means none; the paper tunes it in 0..1")
         check_whole("samples", self.samples, 1)
         check_seed(self.seed)
@@ -147,7 +151,8 @@ class BoundLambda(BoundQueries):
         super().__init__(loss, queries, weights, query_keys)
         self._samples = loss.samples if loss.noise > 0 else 1
         sizes = queries.sizes[self._active]
-        self._cost = self._samples * sizes * (16.0 + np.minimum(queries.rule.cut, sizes))
+        cuts = [np.minimum(rule.cut, sizes) for rule in queries.rules]
+        self._cost = self._samples * sizes * (16.0 * len(cuts) + np.sum(cuts, axis=0))
         self._longest = int(sizes.max(initial=1))
         self._steps = loss._steps(self._longest)
 
@@ -165,11 +170,12 @@ class BoundLambda(BoundQueries):
         pairs = Pairs(
             self._query_weights, self._steps, float(loss.sigma), bool(loss.norm), float(loss.noise), int(self._samples), key
         )
-        problem = (self._layout, q.rule, pairs)
         gradient, hessian = np.zeros(q.rows), np.zeros(q.rows)
 
         def work(scratch: Any, begin: int, end: int) -> None:
-            lambdas.lambda_range(scratch, gradient, hessian, values, problem, self._active[begin:end])
+            for rule in q.rules:  # a swap changes all terms in the same direction, so their pairs add up
+                problem = (self._layout, rule, pairs)
+                lambdas.lambda_range(scratch, gradient, hessian, values, problem, self._active[begin:end])
 
         if len(self._active):
             threads = self._thread_count()

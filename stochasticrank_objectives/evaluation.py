@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
-from ._constants import BEST, MEAN, WORST, Array
+from ._constants import BEST, MEAN, WORST, Array, Rule
 from ._data import Queries, check_scores, check_weights, lay_out
 from .metrics import Metric, parse_metric
 
@@ -36,18 +36,22 @@ class Evaluation:
 
         q = self.queries
         values = check_scores(scores, q.rows)
-        out = np.empty(len(q.sizes))
-        ties = _TIES[self.ties]
-
-        def work(scratch: Any, begin: int, end: int) -> None:
-            kernels.value_range(scratch, out, values, q.layout, q.rule, ties, np.arange(begin, end))
-
-        sizes = q.sizes
-        scratch = functools.partial(kernels.make_value_scratch, int(sizes.max()))
+        ties, sizes = _TIES[self.ties], q.sizes
+        scratch = _threads.Spare(functools.partial(kernels.make_value_scratch, int(sizes.max())))
         borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
-        _threads.run(work, borders, self.threads, _threads.Spare(scratch))
-        out[q.rule.relevant == 0] = np.nan if self.empty == "skip" else self.empty
-        return out
+        total = np.zeros(len(sizes))
+        for (weight, _), rule in zip(q.metric.parts(), q.rules, strict=True):
+            out = np.empty(len(sizes))
+
+            def work(scratch: Any, begin: int, end: int, out: Array = out, rule: Rule = rule) -> None:
+                kernels.value_range(scratch, out, values, q.layout, rule, ties, np.arange(begin, end))
+
+            _threads.run(work, borders, self.threads, scratch)
+            out[rule.relevant == 0] = 0.0 if self.empty == "skip" else weight * self.empty
+            total += out
+        if self.empty == "skip":
+            total[np.all([rule.relevant == 0 for rule in q.rules], axis=0)] = np.nan
+        return total
 
     def mean(self, scores: ArrayLike) -> float:
         """The weighted mean over queries."""
@@ -135,7 +139,8 @@ def evaluate(
         ``"best"``, or ``"mean"``, the exact expectation over all their orders.
     empty
         What a query without relevant documents counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
-        which leaves it out of the mean and makes it NaN in `per_query`.
+        which leaves it out of the mean and makes it NaN in `per_query`. In a sum of metrics the number stands for each
+        term that finds nothing relevant; skipped are queries in which none of the terms does.
     threads
         How many threads; by default as many as there are processors, or NUMBA_NUM_THREADS.
 

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_seed, check_whole
-from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing
-from ._data import Queries, as_vector, check_finite
+from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing, SumProblem
+from ._data import Queries, as_vector, check_finite, stacked
 from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
@@ -74,14 +74,14 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     Parameters
     ----------
     metric
-        A name such as ``"ndcg@10"`` or a metric.
+        A name such as ``"ndcg@10"`` or ``"0.7*ndcg@10 + 0.3*mrr"``, or a metric.
     sigma
         What the noise on the scores is multiplied by, above 0. The paper fixes 1: the scale of the scores adapts to it.
     mu
         Shift of relevant documents downwards, at least 0, in units of sigma per grade. 0 smooths towards the mean order of
         ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. What it
-        multiplies is the label, or for binary metrics 0 or 1, scaled so that the largest in the bound data is 4. So mu means
-        the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
+        multiplies is the label, or for binary metrics 0 or 1 (for sums see `Sum`), scaled so that the largest in the bound
+        data is 4. So mu means the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa
@@ -187,13 +187,14 @@ class BoundStochasticRank(BoundQueries):
         self, loss: StochasticRank, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
     ) -> None:
         super().__init__(loss, queries, weights, query_keys)
+        self._rules = stacked(queries.rules) if len(queries.rules) > 1 else None
         self._rule = queries.rule._replace(multipliers=queries.rule.multipliers * self._query_weights)
         sizes = queries.sizes[self._active]
         jumping = np.minimum(self._rule.cut + 1, sizes)
         fast, huge = jumping > FAST_FROM, sizes >= _HUGE
         usual = self._usual_kernel()
-        if usual != "ccs":
-            fast[:] = huge[:] = False
+        if usual != "ccs" or self._rules is not None:
+            fast[:] = huge[:] = False  # one kernel serves all
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
         self._parts = [self._part(usual, ~fast & ~huge, cost), self._part("fast_ccs", fast & ~huge, cost)]
         self._huge = self._active[huge]
@@ -223,7 +224,7 @@ class BoundStochasticRank(BoundQueries):
         fast = self._usual_kernel() == "ccs" and min(self._rule.cut + 1, n) > FAST_FROM
         return gradients.make_scratch(n, self._rule.cut, fast)
 
-    def _problem(self, iteration: int) -> Problem:
+    def _problem(self, iteration: int) -> Problem | SumProblem:
         from ._kernels.gauss import KAPPA, LOG2_E
 
         loss = self.loss
@@ -234,12 +235,15 @@ class BoundStochasticRank(BoundQueries):
         smoothing = Smoothing(
             unit, peak, float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples), key
         )
+        if self._rules is not None:
+            return SumProblem(self._layout, self._rule, smoothing, self._rules)
         return Problem(self._layout, self._rule, smoothing)
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
-        from ._kernels import gradients
+        from ._kernels import gradients, sums
 
+        kernels = gradients if self._rules is None else sums
         values = as_vector("scores", scores, self.rows)
         problem, threads = self._problem(iteration), self._thread_count()
         out = np.empty(self.rows)
@@ -247,7 +251,7 @@ class BoundStochasticRank(BoundQueries):
         finite = [bool(np.isfinite(values[self._idle]).all())]
         for part in self._parts:
             if len(part.queries):
-                kernel = getattr(gradients, part.kernel)
+                kernel = getattr(kernels, part.kernel)
 
                 def work(scratch: Any, begin: int, end: int, kernel: Any = kernel, queries: Integers = part.queries) -> None:
                     finite.append(kernel(scratch, out, values, problem, queries[begin:end]))
@@ -275,7 +279,7 @@ class BoundStochasticRank(BoundQueries):
         hessian += max(constant, _LEAST) * self._row_weight()
         return gradient, hessian
 
-    def _share(self, out: Array, values: Array, problem: Problem, query: np.int64, threads: int) -> bool:
+    def _share(self, out: Array, values: Array, problem: Any, query: np.int64, threads: int) -> bool:
         """The gradient of one huge query, each of its steps shared among threads; returns whether its scores are finite."""
         from ._kernels import gradients
 

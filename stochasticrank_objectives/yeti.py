@@ -35,15 +35,15 @@ class YetiLoss(MetricLoss["BoundYeti"]):
 
     All derivatives are divided by one constant, the mean hessian per row while all scores are equal, so that every order is
     equally likely. It is estimated once, when data is bound, over the queries that have documents of different gain. So a
-    hessian averages 1 per row where training begins, whatever the metric and the unit of the labels, and what boosters
-    compare with sums of hessians (regularisation, ``min_child_weight``) counts rows, roughly.
+    hessian averages 1 per row where training begins, or `hessian_mean`, whatever the metric and the unit of the labels, and
+    what boosters compare with sums of hessians (regularisation, ``min_child_weight``) counts rows, roughly.
 
     Reference: Lyzhin, Ustimenko, Gulin & Prokhorenkova, "Which tricks are important for learning to rank?", ICML 2023.
 
     Parameters
     ----------
     metric
-        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work.
+        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work, and sums of them.
     neighbours
         How many of the documents that follow one in a ranking it has pairs with, at least 1.
     permutations
@@ -58,6 +58,10 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         hessian ``w p max(1 - p, 1 / max_step)``. Infinity is Newton's, w p (1 - p), as in CatBoost: a pair that is far in
         the wrong order, most often because of a noisy label, then asks for a huge step. With 2, pairs in the
         right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
+    hessian_mean
+        What the hessian averages per row where training begins, above 0. No leaf changes with it, unless the booster
+        compares sums of hessians with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows
+        per leaf, and its ``lambda=1`` counts as much as 10 rows.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -78,6 +82,7 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     sigma: float = 1.0
     mu: float = 0.0
     max_step: float = math.inf
+    hessian_mean: float = 1.0
     seed: int = 0
     threads: int | None = None
 
@@ -114,7 +119,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
         Weight of a position relative to the one above it, above 0 and at most 1.
     permutations
         Noisy rankings that are averaged, at least 1.
-    sigma, mu, max_step, seed, threads
+    sigma, mu, max_step, hessian_mean, seed, threads
         As in `YetiLoss`.
 
     Examples
@@ -131,6 +136,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
     sigma: float = 1.0
     mu: float = 0.0
     max_step: float = math.inf
+    hessian_mean: float = 1.0
     seed: int = 0
     threads: int | None = None
 
@@ -157,6 +163,7 @@ def _check(loss: Any) -> None:
     """The parameters that both have."""
     check_whole("permutations", loss.permutations, 1, "CatBoost uses 10")
     check_number("sigma", loss.sigma, 0, hint="it is the scale of the noise, 0 means none; CatBoost's YetiRank has 1")
+    check_number("hessian_mean", loss.hessian_mean, 0, open_low=True, hint="1 makes hessians count rows")
     check_number("mu", loss.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
     if loss.max_step != math.inf:
         check_number("max_step", loss.max_step, 1, hint="infinity means Newton's steps")
@@ -197,16 +204,18 @@ class BoundYeti(BoundQueries):
         sizes = queries.sizes[self._active]
         longest = int(sizes.max(initial=1))
         self._neighbours = min(int(loss.neighbours), longest)
-        self._cost = sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
-        rule = queries.rule
-        size = min(longest, rule.cut + self._neighbours)
+        self._cost = len(queries.rules) * sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
+        size = min(longest, max(rule.cut for rule in queries.rules) + self._neighbours)
         self._scratch = _threads.Spare(functools.partial(yeti.make_yeti_scratch, longest, size))
-        self._rule = rule._replace(
-            discounts=np.append(rule.discounts, np.zeros(self._neighbours)),
-            multipliers=rule.multipliers * self._query_weights,
-        )
-        self.unit = self._find_unit()
-        self._rule = self._rule._replace(multipliers=self._rule.multipliers / self.unit)
+        self._rules = [
+            rule._replace(
+                discounts=np.append(rule.discounts, np.zeros(self._neighbours)),
+                multipliers=rule.multipliers * self._query_weights,
+            )
+            for rule in queries.rules
+        ]
+        self.unit = self._find_unit() / loss.hessian_mean
+        self._rules = [rule._replace(multipliers=rule.multipliers / self.unit) for rule in self._rules]
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
@@ -239,15 +248,22 @@ class BoundYeti(BoundQueries):
 
         key, loss = stream_key(seed, iteration, LOGISTIC), self.loss
         rankings = Rankings(self._neighbours, sigma, float(loss.mu), permutations, key, 1.0 / loss.max_step)
-        problem = (self._layout, self._rule, rankings)
         gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
+        threads = self._thread_count()
+        borders = _threads.borders(np.float64(permutations) * self._cost, threads)
+        for rule in self._rules if len(self._active) else ():
+            # A swap changes all terms of a sum in the same direction, so their pairs add up. The kernel overwrites.
+            first = rule is self._rules[0]
+            slope, curve = (gradient, hessian) if first else (np.zeros(self.rows), np.zeros(self.rows))
+            problem = (self._layout, rule, rankings)
 
-        def work(scratch: Any, begin: int, end: int) -> None:
-            yeti.yeti_range(scratch, gradient, hessian, values, problem, self._active[begin:end])
+            def work(s: Any, begin: int, end: int, p: Any = problem, slope: Array = slope, curve: Array = curve) -> None:
+                yeti.yeti_range(s, slope, curve, values, p, self._active[begin:end])
 
-        if len(self._active):
-            threads = self._thread_count()
-            _threads.run(work, _threads.borders(np.float64(permutations) * self._cost, threads), threads, self._scratch)
+            _threads.run(work, borders, threads, self._scratch)
+            if not first:
+                gradient += slope
+                hessian += curve
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights

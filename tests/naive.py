@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from scipy.special import expit, ndtr
 
-from stochasticrank_objectives import Metric, parse_metric
+from stochasticrank_objectives import Metric, Sum, parse_metric
 from stochasticrank_objectives._constants import SMOOTHING
 from stochasticrank_objectives._kernels import noise as noise_kernels
 from stochasticrank_objectives._streams import stream_key
@@ -38,8 +38,8 @@ NAMES = [
 
 def random_labels(metric: str | Metric, n: int, rng: np.random.Generator) -> np.ndarray:
     """Labels that suit a metric, every grade likely, gain exactly 1 among them for cascades."""
-    name = type(parse_metric(metric)).__name__
-    grades = (0.0, 0.0, 0.07, 0.14, 0.41, 0.61, 1.0) if name == "PFound" else (0.0, 0.0, 1.0, 2.0, 3.0, 4.0)
+    names = {type(part).__name__ for _, part in parse_metric(metric).parts()}
+    grades = (0.0, 0.0, 0.07, 0.14, 0.41, 0.61, 1.0) if "PFound" in names else (0.0, 0.0, 1.0, 2.0, 3.0, 4.0)
     return rng.choice(grades, n)
 
 
@@ -127,12 +127,19 @@ _VALUES: dict[str, Callable[[Any, Sequence[float]], float]] = {
 def value(metric: str | Metric, ranked: Sequence[float]) -> float:
     """The metric of a list of labels, the best ranked first; 0 without a relevant one."""
     metric = parse_metric(metric)
+    if isinstance(metric, Sum):
+        return math.fsum(weight * value(part, ranked) for weight, part in metric.terms)
     return _VALUES[type(metric).__name__](metric, [float(label) for label in ranked])
 
 
 def relevance(metric: str | Metric, labels: np.ndarray) -> np.ndarray:
-    """The relevance of documents: the label, or for a metric of binary relevance whether it is above the threshold."""
+    """The relevance of documents: the label, or for a metric of binary relevance whether it is above the threshold.
+
+    For a sum of binary metrics it is how many of them take the document for relevant; for other sums, the label.
+    """
     metric = parse_metric(metric)
+    if isinstance(metric, Sum) and all(hasattr(part, "threshold") for _, part in metric.terms):
+        return np.array([float(sum(_relevant(part, label) for _, part in metric.terms)) for label in labels])
     if hasattr(metric, "threshold"):
         return np.array([float(_relevant(metric, label)) for label in labels])
     return np.asarray(labels, float)
@@ -254,6 +261,11 @@ def ccs_by_formula(
     metric = parse_metric(metric)
     n = len(labels)
     x = place(metric, scores, labels, sigma, mu, top)
+    if isinstance(metric, Sum):  # every term sees the documents where the relevance of the sum has placed them
+        common: Any = {"sigma": sigma, "law": law, "documents": documents}
+        return np.sum(
+            [weight * ccs_by_formula(part, x * sigma, labels, noise, **common) for weight, part in metric.terms], axis=0
+        )
     y = x + noise
     ranked = np.argsort(-y, kind="stable")
     average = type(metric).__name__ == "MAP"

@@ -132,7 +132,8 @@ def _moments(values, n):
 
 
 @reduction
-def _reaching(values, n, bound):
+def reaching(values, n, bound):
+    """How many of values[:n] are at least `bound`."""
     count = 0
     for j in range(n):
         count += 1 if values[j] >= bound else 0
@@ -153,7 +154,7 @@ def _lower_bound(values, n, size):
     guess = mean + deviation * (t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t)))
     low, high = -np.inf, mean + 4.0 * deviation
     for _ in range(8):
-        count = _reaching(values, n, guess)
+        count = reaching(values, n, guess)
         if count < size:
             high = guess
             guess = mean if low == -np.inf and guess > mean else 0.5 * (max(low, mean - 4.0 * deviation) + high)

@@ -106,6 +106,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from stochasticrank_objectives._threads import default_threads
     from stochasticrank_objectives.recommended import BOOSTERS
 
     from .methods import ABLATED, COMPARED, ITS_OWN, METHODS
@@ -131,8 +132,10 @@ def _parser() -> argparse.ArgumentParser:
             help=f"one or several of {','.join(BOOSTERS)} (default: all)",
         )  # fmt: skip
 
-    def jobs(made: argparse.ArgumentParser) -> None:
-        made.add_argument("--jobs", type=_above_0, default=1, metavar="N", help="processes at once (default: 1)")
+    def jobs(made: argparse.ArgumentParser, default: int = 1) -> None:
+        made.add_argument(
+            "--jobs", type=_above_0, default=default, metavar="N", help="processes at once (default: %(default)s)"
+        )
 
     def first_index(made: argparse.ArgumentParser) -> None:
         made.add_argument(
@@ -203,11 +206,12 @@ def _parser() -> argparse.ArgumentParser:
         help=f"some of {', '.join([*SYNTHETIC_ROWS, ITS_OWN])} (default: all)",
     )  # fmt: skip
     synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings per cell (default: 20)")
-    synthetic.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="iterations (default: 1000)")
-    jobs(synthetic)
+    synthetic.add_argument("--rounds", type=_above_0, default=300, metavar="N", help="iterations (default: 300)")
+    jobs(synthetic, default_threads())
     synthetic.add_argument(
-        "--output", default=None, metavar="FOLDER", help="also write synthetic.md and synthetic.json there"
-    )
+        "--output", default="synthetic", metavar="FOLDER",
+        help="where synthetic.md, synthetic.json and all finished runs go, which are not run again (default: %(default)s)",
+    )  # fmt: skip
 
     evaluate = command("evaluate", _evaluate, "metrics of scores in a file, with a stated choice for ties")
     evaluate.add_argument("data", metavar="DATA", help=f"the labels and queries: {_FILE_HELP}")
@@ -331,14 +335,14 @@ def _synthetic(chosen: argparse.Namespace) -> None:
     from .synthetic import synthetic
 
     found = synthetic(
-        boosters=chosen.booster, methods=chosen.methods, seeds=chosen.seeds, rounds=chosen.rounds, jobs=chosen.jobs
-    )
+        boosters=chosen.booster, methods=chosen.methods, seeds=chosen.seeds, rounds=chosen.rounds, jobs=chosen.jobs,
+        folder=chosen.output,
+    )  # fmt: skip
     print(reports.grid(*reports.synthetic_cells(found)))
     print()
     print(reports.synthetic_notes(chosen.rounds))
-    if chosen.output is not None:
-        for path in reports.write_synthetic(found, chosen.rounds, chosen.output):
-            print(path)
+    for path in reports.write_synthetic(found, chosen.rounds, chosen.output):
+        print(path)
 
 
 def read_scores(path: str) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -343,10 +343,12 @@ def _catboost(
 ) -> tuple[Any, Callable[[ArrayLike, int], Array]]:
     from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostStochasticRank, catboost
 
+    name = CatBoostMetric(metric).name
+
     class Callback:
         def after_iteration(self, info: Any) -> bool:
             # By name: beside ours CatBoost reports the metric of its own objective, in no particular order.
-            return not watch.stops(info.metrics["validation"][str(metric)][-1])
+            return not watch.stops(info.metrics["validation"][name][-1])
 
     data = catboost.Pool(learn.features, learn.labels, group_id=learn.qid)
     held = catboost.Pool(valid.features, valid.labels, group_id=valid.qid)

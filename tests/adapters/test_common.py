@@ -245,7 +245,7 @@ def test_no_more_threads_than_the_booster_was_told(train: Any, name: str, monkey
     monkeypatch.setattr(_common, "default_threads", lambda: 2)
     if train is train_ranker:
         monkeypatch.setattr(
-            "stochasticrank_objectives.adapters.xgboost.evaluate", lambda *_, threads, **__: told.append(threads)
+            "stochasticrank_objectives.adapters._estimator.evaluate", lambda *_, threads, **__: told.append(threads)
         )
     for given, expected in {1: 1, 2: 2, 3: 2}.items():
         told.clear()

@@ -180,8 +180,8 @@ def test_train_changes_fields_of_the_recommended_loss(files: pathlib.Path, capsy
     recommended = sr.recommended("mrr", booster="xgboost", train_on="ndcg@3")
     for given, changed in {
         (): {},
-        ("--mu", "0.5", "--seed", "3", "--loss", "permutations=2", "--loss", "neighbours=3"): {
-            "mu": 0.5, "seed": 3, "permutations": 2, "neighbours": 3,
+        ("--mu", "0.5", "--seed", "3", "--loss", "permutations=2", "--loss", "max_step=1.5"): {
+            "mu": 0.5, "seed": 3, "permutations": 2, "max_step": 1.5,
         },
     }.items():  # fmt: skip
         arguments = ["train", "train.txt", "model.json", "--rounds", "1", "--metric", "mrr", "--train-on", "ndcg@3", *given]
