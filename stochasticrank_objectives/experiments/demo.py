@@ -55,7 +55,7 @@ def _short(objective: str | Loss) -> str:
 def _table(results: list[dict[str, Any]], test: RankingData) -> str:
     wide = max(len(row["objective"]) for row in results)
     lines = [
-        f"trained for {METRIC}; {METRIC} on {len(test.groups)} test queries, ties in the worst order; trees chosen on validation",
+        f"{METRIC} on {len(test.groups)} test queries, ties in the worst order; trees chosen on validation queries",
         f"{'booster':10} {'objective':{wide}} {METRIC:>8} {'trees':>6} {'seconds':>8}",
     ]
     for row in results:
