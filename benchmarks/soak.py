@@ -122,7 +122,7 @@ def draw_params(rng: Any, booster: str, learning_rate: float) -> dict[str, Any]:
         params |= {"min_sum_hessian_in_leaf": 1e-3, "num_threads": 1, "verbose": -1, "seed": int(rng.integers(100))}
         return {**params, "deterministic": True, "feature_pre_filter": False}
     params = {"learning_rate": learning_rate, "depth": depth, "thread_count": 1, "random_seed": int(rng.integers(100))}
-    return {**params, "allow_writing_files": False, "logging_level": "Silent", "random_strength": 0}
+    return {**params, "allow_writing_files": False, "logging_level": "Silent", "bootstrap_type": "Bernoulli"}
 
 
 # ------------------------------------------------------------ training
@@ -132,6 +132,10 @@ def objective_of(booster: str, loss: Any) -> Any:
     from stochasticrank_objectives.adapters import LightGBMObjective, XGBoostObjective
 
     return loss if booster == "catboost" else {"xgboost": XGBoostObjective, "lightgbm": LightGBMObjective}[booster](loss)
+
+
+def per_row(data: Data) -> Any:
+    return None if data.weights is None or data.groups is None else np.repeat(data.weights, data.groups)
 
 
 def fit(
@@ -158,7 +162,7 @@ def fit(
     if booster == "lightgbm":
         import lightgbm as lgb
 
-        weights = None if data.weights is None else np.repeat(data.weights, data.groups)
+        weights = per_row(data)
         held = lgb.Dataset(data.features, data.labels, group=data.groups, weight=weights, params=ONE_THREAD)
         model = lgb.train({**params, "objective": objective}, held, rounds, callbacks=[after])
         return np.asarray(model.predict(data.features, raw_score=True, num_threads=1), np.float64)
@@ -171,7 +175,7 @@ def fit(
             return not after()
 
     ids = None if data.groups is None else np.repeat(np.arange(len(data.groups)), data.groups)
-    weights = None if data.weights is None else np.repeat(data.weights, data.groups)
+    weights = per_row(data)
     pool = catboost.Pool(data.features, data.labels, group_id=ids, weight=weights)
     metric = None if hasattr(objective, "metric") or hasattr(objective, "loss") else "ndcg@5"
     model = CatBoostStochasticRank(objective, eval_metric=metric, iterations=rounds, **params)

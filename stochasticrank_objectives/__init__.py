@@ -4,7 +4,7 @@ from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
 from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
-from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, Sum, parse_metric
+from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, PositionMetric, Precision, Recall, Sum, parse_metric
 from .propensity import debias, estimate_propensities
 from .recommended import recommended
 from .sglb import SGLB
@@ -27,6 +27,7 @@ __all__ = [
     "LambdaMART",
     "Metric",
     "PFound",
+    "PositionMetric",
     "Precision",
     "QueryRMSE",
     "Recall",

@@ -223,7 +223,7 @@ def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
         ideal = _ideal(gains, ptr, discounts)
         power = getattr(metric, "power", 1.0)
         multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
-    return Rule(metric.rule, discounts, cut, gains, relevant, multipliers * weight)
+    return Rule(metric.factor, discounts, cut, gains, relevant, multipliers * weight)
 
 
 def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:

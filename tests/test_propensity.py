@@ -115,7 +115,7 @@ def test_items_may_be_words_and_rows_may_be_counts() -> None:
     [
         (([1, 1], [0, 1], [1.0]), r"positions\[0\] = 0 .* the top is 1; add 1 to positions that count from 0"),
         (([1, 1], [1.5, 1], [1.0]), r"positions\[0\] = 1.5 .* whole numbers"),
-        (([1, 1], [1], [1.0]), "positions must have one value a row"),
+        (([1, 1], [1], [1.0]), "positions must have one value per row"),
         (([1, 1], [1, 3], [1.0, 0.5]), r"positions\[1\] = 3 but there are propensities of positions 1 to 2 only"),
         (([1, 1], [1, 2], [1.0, 0.0]), r"propensities\[1\] = 0 but each is finite and above 0"),
         (([1, 1], [1, 2], []), "propensities is empty"),

@@ -55,6 +55,7 @@ class Trained:
     booster: str
     model: Any
     curve: list[float]
+    clock: list[float]  # seconds since the start, at each point of the curve
     seconds: float
     _trees: list[int]
     _predict: Callable[[ArrayLike, int], Array]
@@ -179,11 +180,14 @@ class _Watch:
 
     def __init__(self, patience: int | None, progress: Progress | None) -> None:
         self.curve: list[float] = []
+        self.clock: list[float] = []
+        self._start = time.perf_counter()
         self.trees: list[int] = []  # how many there are after each iteration: LightGBM keeps none without a split
         self._patience, self._progress = patience, progress
 
     def stops(self, value: float, trees: int | None = None) -> bool:
         self.curve.append(float(value))
+        self.clock.append(time.perf_counter() - self._start)
         self.trees.append(len(self.curve) if trees is None else trees)
         if self._progress is not None:
             self._progress(self.curve[-1])
@@ -214,7 +218,7 @@ def train(
     with _as_value_error(booster):
         model, predict = fit(objective, learn, valid, parse_metric(metric), settings, watch)
     seconds = time.perf_counter() - start
-    return Trained(booster, model, watch.curve, seconds, watch.trees, predict, settings.first_index)
+    return Trained(booster, model, watch.curve, watch.clock, seconds, watch.trees, predict, settings.first_index)
 
 
 # ------------------------------------------------------------ parameters of the boosters
