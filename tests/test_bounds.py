@@ -28,6 +28,8 @@ LOSSES: list[Any] = [
     *(sr.StochasticRank(name, samples=2) for name in ("ndcg@10 + mrr", "ndcg@260 + map@3 + err", "hit@1 + ndcg@16")),
     sr.StochasticRank("ndcg@10 + err", noise="logistic"),
     sr.StochasticRank("ndcg@10 + mrr", estimator="reinforce"),
+    *(sr.StochasticRank("ndcg@10 + mrr + map", noise=law, samples=2) for law in ("normal", "logistic")),
+    sr.StochasticRank("ndcg + err", estimator="reinforce"),
     sr.LambdaMART("ndcg@10", noise=0.5, norm=True),
     sr.LambdaMART("map"),
     sr.LambdaLoss("ndcg"),
