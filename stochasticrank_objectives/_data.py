@@ -198,9 +198,10 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
     rows = np.lexsort(keys)
-    order = (rows - np.repeat(ptr[:-1], sizes)).astype(np.int32)
+    del query, keys  # they are as large as the data
+    order = np.subtract(rows, np.repeat(ptr[:-1], sizes), dtype=np.int32, casting="unsafe")
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
-    relevance = relevance * (_HIGHEST / max(relevance.max(), 1e-300))
+    relevance *= _HIGHEST / max(relevance.max(), 1e-300)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
     rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
     return Queries(metric, layout, tuple(rules))
@@ -227,6 +228,10 @@ def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
 
 def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:
     """The largest sum of discounted gains of each query; its gains stand in descending order."""
-    position = np.arange(len(gains)) - np.repeat(ptr[:-1], np.diff(ptr))
-    best: Array = np.add.reduceat(gains * discounts[np.minimum(position, len(discounts) - 1)], ptr[:-1])
+    short = np.dtype(np.int32 if len(gains) < 2**31 else np.int64)
+    position = np.arange(len(gains)).astype(short)
+    position -= np.repeat(ptr[:-1].astype(short), np.diff(ptr))
+    discounted = discounts[np.minimum(position, len(discounts) - 1, out=position)]
+    discounted *= gains
+    best: Array = np.add.reduceat(discounted, ptr[:-1])
     return best

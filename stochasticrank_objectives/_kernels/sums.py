@@ -12,7 +12,6 @@ from .._constants import CASCADE, FAST_FROM, Rule
 from .gauss import ABOVE, BELOW, GAIN, LOGISTIC_LAW, SURVIVAL, TOTAL, add_boxes, cross_all, make_boxes, whole_lanes
 from .gradients import NOISE, Y, Z, _add_rest, _box_top, _draw, _each_query, _move, _pass_each, _set_apart, _settle
 from .noise import fill_logistics
-from .noise import room as noise_room
 from .policy import kernel, spliced
 from .rules import fill_jumps, list_value
 from .selection import SORTED, reaching, second_largest_stop, select
@@ -76,7 +75,7 @@ def _set_term_apart(s, rule, served):
 def _by_ccs(s, problem, query, n, sample):
     """CCS with normal noise."""
     begin, y = problem.layout.ptr[query], s.sorting.values[SORTED]
-    _draw(s, problem, query, n, sample, 0, noise_room(n) // 4)
+    _draw(s, problem, query, n, sample)
     count = _rank_all(s, problem.rules, begin, n, FAST_FROM)
     for t in range(len(problem.rules.cuts)):
         rule = _term(problem.rules, t)
@@ -97,7 +96,7 @@ def _by_logistic_ccs(s, problem, query, n, sample):
     """CCS with logistic noise."""
     begin, y = problem.layout.ptr[query], s.sorting.values[SORTED]
     fill_logistics(s.documents[NOISE], n, problem.smoothing.key, problem.layout.query_keys[query], sample)
-    _move(s, problem.smoothing, n, 0, noise_room(n) // 4)
+    _move(s.documents, problem.smoothing.unit, np.int64(0), n)
     count = _rank_all(s, problem.rules, begin, n, n)
     for t in range(len(problem.rules.cuts)):
         rule = _term(problem.rules, t)
@@ -133,7 +132,7 @@ def _by_reinforce(s, problem, query, n, sample):
     begin, work = problem.layout.ptr[query], s.boxes.work
     if sample == 0:
         work[0] = _value(s, problem.rules, query, begin, n, s.documents[Z], True)
-    _draw(s, problem, query, n, sample, 0, noise_room(n) // 4)
+    _draw(s, problem, query, n, sample)
     change = _value(s, problem.rules, query, begin, n, s.documents[Y], False) - work[0]
     total, noise = s.documents[TOTAL], s.documents[NOISE]
     for j in range(n):
