@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
 from ._constants import Array, Integers
-from ._data import Queries, check_weights, lay_out
+from ._data import Queries, Reduce, alone, check_weights, lay_out
 from .metrics import Metric
 
 Bound = TypeVar("Bound", bound="BoundQueries")
@@ -72,6 +72,7 @@ class MetricLoss(Generic[Bound]):
         *,
         qid: ArrayLike | None = None,
         query_keys: ArrayLike | None = None,
+        reduce: Reduce = alone,
     ) -> Bound:
         """Check the data once and lay it out for `gradient`.
 
@@ -86,8 +87,12 @@ class MetricLoss(Generic[Bound]):
         query_keys
             A whole number a query that selects its noise; by default its place in the data. With keys of their own, queries
             get the same noise whatever other queries are in the data.
+        reduce
+            Where several processes train one model, each on its own queries: a function that is given an array of a few
+            numbers and ``"sum"`` or ``"max"``, and returns their sum or largest over all processes. All of them bind at the
+            same time. The adapters pass it.
         """
-        queries = lay_out(self._bound_metric(), labels, groups, qid, _threads.check(self.threads))
+        queries = lay_out(self._bound_metric(), labels, groups, qid, _threads.check(self.threads), reduce)
         return self._bound_type(self, queries, weights, query_keys)  # type: ignore[return-value]
 
     def _bound_metric(self) -> Metric:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from . import _threads
 from ._constants import Array, Integers
 from .metrics import Metric
+
+Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
+
+
+def alone(values: Array, how: Literal["sum", "max"]) -> Array:
+    """The `Reduce` of a process that has all of the data."""
+    return values
 
 
 def as_vector(name: str, values: ArrayLike | None, rows: int | None = None) -> Array:
@@ -149,6 +157,7 @@ class Queries:
     scale: Array  # what the sum over positions is multiplied by, a query
     position_weights: Array  # w, zero from the cut on
     cut: int
+    reduce: Reduce = alone  # what is a property of all data, not of a query, goes through it
 
     @property
     def rows(self) -> int:
@@ -159,7 +168,14 @@ class Queries:
         return np.diff(self.ptr)
 
 
-def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, threads: int) -> Queries:
+def lay_out(
+    metric: Metric,
+    labels: ArrayLike,
+    groups: ArrayLike | None,
+    qid: ArrayLike | None,
+    threads: int,
+    reduce: Reduce = alone,
+) -> Queries:
     """Check labels and groups and lay them out for one metric."""
     from ._kernels import gradients, selection
 
@@ -191,4 +207,4 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
         gains /= np.repeat(np.where(largest > 0, largest, 1.0), sizes)
         gradients.ideal_range(scale, ptr, gains, 0, len(sizes), metric.rule, weights, cut)
         scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-    return Queries(metric, ptr, order, gains, relevance, relevant, scale, weights, cut)
+    return Queries(metric, ptr, order, gains, relevance, relevant, scale, weights, cut, reduce)

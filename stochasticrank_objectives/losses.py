@@ -14,7 +14,7 @@ from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_whole
 from ._constants import FAST_FROM, SMOOTHING, Array, Integers
-from ._data import Queries, as_vector, check_finite
+from ._data import Queries, Reduce, alone, as_vector, check_finite
 from .metrics import Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
@@ -56,6 +56,7 @@ class Loss(Protocol):
         *,
         qid: ArrayLike | None = None,
         query_keys: ArrayLike | None = None,
+        reduce: Reduce = alone,
     ) -> BoundLoss:
         """Check the data once and lay it out."""
 
@@ -189,10 +190,10 @@ class BoundStochasticRank(BoundQueries):
         idle[active] = False
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
         if loss.hessian_constant < 1:
-            size = float(
-                np.abs(self.gradient(np.zeros(self.rows))).sum() / np.broadcast_to(self._row_weight(), self.rows).sum()
-            )
-            self._scale /= size if size > 0 else 1.0
+            sizes_of_all = np.abs(self.gradient(np.zeros(self.rows))).sum()
+            weights_of_all = np.broadcast_to(self._row_weight(), self.rows).sum()
+            total, weight = queries.reduce(np.array([sizes_of_all, weights_of_all]), "sum")
+            self._scale /= total / weight if total > 0 and weight > 0 else 1.0
 
     def _part(self, which: NDArray[np.bool_], cost: Array, long: bool) -> _Part:
         from ._kernels import gradients
