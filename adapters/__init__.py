@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank
+    from .dask import DaskLightGBMRanker, DaskXGBoostRanker
     from .lightgbm import LightGBMMetric, LightGBMObjective
     from .xgboost import XGBoostMetric, XGBoostObjective, XGBoostRanker
 
@@ -14,6 +15,8 @@ __all__ = [
     "CatBoostMetric",
     "CatBoostObjective",
     "CatBoostStochasticRank",
+    "DaskLightGBMRanker",
+    "DaskXGBoostRanker",
     "LightGBMMetric",
     "LightGBMObjective",
     "XGBoostMetric",
@@ -25,7 +28,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    booster = next(booster for booster in ("xgboost", "lightgbm", "catboost") if name.lower().startswith(booster))
+    booster = next(booster for booster in ("xgboost", "lightgbm", "catboost", "dask") if name.lower().startswith(booster))
     return getattr(importlib.import_module(f".{booster}", __name__), name)
 
 
