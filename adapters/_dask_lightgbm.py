@@ -16,7 +16,7 @@ from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
 
 from ._common import reported_metric, require
-from .dask import _blocks, check_parts, dask, look, mean_metric, partition_by_query, pd, query_keys
+from .dask import _blocks, check_parts, da, dask, look, mean_metric, partition_by_query, query_keys
 from .lightgbm import LightGBMMetric, LightGBMObjective
 
 lightgbm = require("lightgbm")
@@ -124,7 +124,7 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
             if features.npartitions < X.npartitions:
                 columns = list(partition_by_query(*columns[:-1], qid=columns[-1], npartitions=X.npartitions))
             found.append(columns)
-        evals: dict[str, Any] = {"eval_group": [_groups(columns[-1])["size"] for columns in found]}
+        evals: dict[str, Any] = {"eval_group": [_groups(columns[-1])[:, 0].astype(np.int64) for columns in found]}
         if weights is not None:
             evals["eval_sample_weight"] = [columns[2] for columns in found]
         if "eval_X" in inspect.signature(lightgbm.DaskLGBMRanker.fit).parameters:
@@ -156,19 +156,18 @@ def _bind(metric: Any, labels: Any, keys: Any, weights: Any) -> Any:
 
 
 def _groups(qid: Any) -> Any:
-    """The size and the key of each query, with as many partitions as the query ids."""
-    from dask import dataframe as dd
+    """The size and the key of each query, in two columns, with as many partitions as the query ids."""
+    parts = look(qid)
+    check_parts(parts)
+    shapes = [(len(part.keys), 2) for part in parts]
+    blocks = [dask.delayed(_sizes_and_keys)(block) for block in _blocks(qid)]
+    return da.concatenate([da.from_delayed(block, shape, np.uint64) for block, shape in zip(blocks, shapes, strict=True)])
 
-    check_parts(look(qid))
-    make = dask.delayed(_sizes_and_keys)
-    meta = pd.DataFrame({"size": np.zeros(0, np.int64), "key": np.zeros(0, np.uint64)})
-    return dd.from_delayed([make(block) for block in _blocks(qid)], meta=meta, verify_meta=False)
 
-
-def _sizes_and_keys(qid: Any) -> Any:
+def _sizes_and_keys(qid: Any) -> NDArray[np.uint64]:
     keys = query_keys(qid)
     begin = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
-    return pd.DataFrame({"size": np.diff(np.append(begin, len(keys))), "key": keys[begin]})
+    return np.stack([np.diff(np.append(begin, len(keys))).astype(np.uint64), keys[begin]], axis=1)
 
 
 # ------------------------------------------------------------ on a worker
@@ -196,16 +195,13 @@ class _KeyedRanker(lightgbm.LGBMRanker):  # type: ignore[misc,name-defined]
 
     def fit(self, X: Any, y: Any, *, group: Any, **keywords: Any) -> _KeyedRanker:
         objective: Any = getattr(self, "objective")  # noqa: B009 - LightGBM has no types
-        loss: Any = _KeyedLoss(objective.loss, group["key"].to_numpy())
+        loss: Any = _KeyedLoss(objective.loss, np.ascontiguousarray(group[:, 1]))
         keyed = LightGBMObjective(loss, metric=objective.metric)
-        self.objective = keyed
+        self.set_params(objective=keyed)
         try:
-            super().fit(X, y, group=group["size"].to_numpy(), **keywords)
+            super().fit(X, y, group=group[:, 0].astype(np.int64), **keywords)
         finally:
-            self.objective = objective  # nothing of the data goes back with the model
-            for name, value in list(self.__dict__.items()):
-                if value is keyed or getattr(value, "func", None) is keyed:
-                    setattr(self, name, objective)
+            self.set_params(objective=objective)  # nothing of the data goes back with the model
         return self
 
 

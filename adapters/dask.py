@@ -243,7 +243,10 @@ def _rebuild(
         return da.concatenate(
             [da.from_delayed(one, shape, meta=collection._meta) for one, shape in zip(rebuilt, shapes, strict=True)]
         )
-    return dd.from_delayed(rebuilt, meta=collection._meta, verify_meta=False)
+    # Not from_delayed: columns of its result, delayed again, get keys that collide (Dask 2026.8).
+    graph = {key: task for one in rebuilt for key, task in dict(one.__dask_graph__()).items()}
+    borders = (None,) * (npartitions + 1)
+    return dd.from_graph(graph, collection._meta, borders, [one.key for one in rebuilt], "partition-by-query")
 
 
 def _take(block: Any, qid: Any, keys: NDArray[np.uint64] | None) -> tuple[Any, NDArray[np.uint64]]:
