@@ -288,6 +288,7 @@ def _tuned(peer: socket.socket) -> socket.socket:
 
 
 _meetings: Bindings[Collective | None] = Bindings()
+_boosters: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def lightgbm_collective(booster: Any, parameter: Callable[..., Any]) -> Collective | None:
@@ -315,6 +316,11 @@ def _meet(booster: Any, parameter: Callable[..., Any]) -> Collective | None:
         raise ValueError(f"cannot tell which of the machines {','.join(machines)} this one is: port {port} on {host}")
     if host is None:
         return Unconnected(here[0], size)
+    # A Booster that is deleted closes LightGBM's connections, of which a process has but one set: one of a training that
+    # failed, kept until now by its traceback, would close those of this training.
+    for old in _boosters:
+        _forget_network(old)
+    _boosters.add(booster)
     guard(weakref.ref(booster), {int(machine.rpartition(":")[2]) for machine in machines})
     name = hashlib.sha256(",".join(machines).encode()).hexdigest()[:16]
     meeting = Meeting(here[0], size, f"stochasticrank-{name}")
@@ -327,6 +333,10 @@ def _meet(booster: Any, parameter: Callable[..., Any]) -> Collective | None:
     return meeting
 
 
+def _forget_network(booster: Any) -> None:
+    booster._network = booster.network = False  # it has the one or the other, by version
+
+
 @contextlib.contextmanager
 def no_one_left_waiting(booster: Any) -> Iterator[None]:
     """If this process fails, LightGBM in the others waits for hours: close its connections, so that they fail, too."""
@@ -337,6 +347,7 @@ def no_one_left_waiting(booster: Any) -> Iterator[None]:
             if isinstance(meeting := _meetings.get((booster,), lambda: None), Meeting):
                 meeting.close()
             booster.free_network()
+            _forget_network(booster)
         raise
 
 
@@ -352,8 +363,10 @@ def guard(booster: weakref.ref[Any], ports: set[int]) -> None:
 
 def _guard(booster: weakref.ref[Any], ports: set[int]) -> None:
     noticed = None
+    # A connection that is reset is in no table of the system any more, but LightGBM still reads from it: remember them.
+    known = {number: _identity(number) for number in _connections(ports)}
     while booster() is not None:
-        connections = _connections(ports)
+        connections = [number for number, identity in known.items() if identity and _identity(number) == identity]
         if not connections:
             return  # freed: training is over
         lost = [number for number in connections if _is_closed(number)]
@@ -374,6 +387,14 @@ def _connections(ports: set[int]) -> list[int]:
     return [one.fd for one in find("tcp") if one.raddr and {one.laddr.port, one.raddr.port} & ports and one.fd >= 0]
 
 
+def _identity(number: int) -> int | None:
+    """What tells a connection from another that later gets the same descriptor."""
+    try:
+        return os.fstat(number).st_ino
+    except OSError:
+        return None
+
+
 def _is_closed(number: int) -> bool:
     """Whether a peer has closed its end, and nothing is left to be read."""
     try:
@@ -390,7 +411,7 @@ def _break(numbers: list[int]) -> None:
     try:
         for number in numbers:
             with contextlib.suppress(OSError):
-                with socket.socket(fileno=os.dup(number)) as copy:
+                with socket.socket(fileno=os.dup(number)) as copy, contextlib.suppress(OSError):
                     copy.shutdown(socket.SHUT_RDWR)  # wakes those who wait for it
                 os.dup2(nothing, number)
     finally:
