@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test docs pictures oldest bench clean
+.PHONY: demo test docs pictures oldest newest dist pythons soak bench clean
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -21,6 +21,7 @@ test: $(VENV)/installed
 	$(BIN)/mypy
 	$(MAKE) docs
 	$(BIN)/python -m pytest -n 2
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest tests/test_bounds.py
 
 # The site goes to site/; a dead link, a missing page or a public name without a place in the reference is an error.
 # Nothing is fetched while it is built. The variable turns off an advertisement that mkdocs-material prints.
@@ -38,12 +39,39 @@ oldest:
 	test -x $(VENV)-oldest/bin/python || $(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-oldest/bin/python -m pip install --quiet 'numpy==1.24.*' 'numba==0.59.*' 'xgboost==2.0.*' 'lightgbm==4.0.*' \
-		'catboost==1.2.2' 'scikit-learn==1.4.*' 'pandas==2.0.*' --editable '.[test]'
+		'catboost==1.2.2' 'scikit-learn==1.4.*' 'pandas==2.0.*' 'pyarrow==15.*' --editable '.[test]'
 	$(VENV)-oldest/bin/python -m pytest --ignore tests/test_notebooks.py \
 		--deselect tests/test_baselines.py::test_xgboost_has_the_same_derivatives
+
+# The newest versions that the registry has, pre-releases among them, in an environment of their own.
+newest:
+	test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-newest/bin/python -m pip install --quiet --upgrade --pre --upgrade-strategy eager numpy numba xgboost lightgbm catboost \
+		scikit-learn pandas --editable '.[test]'
+	$(VENV)-newest/bin/python -m pytest --ignore tests/test_notebooks.py
+
+# A wheel and an sdist in dist/: built, looked into, installed into empty environments, and trained with.
+dist:
+	test -x $(VENV)-dist/bin/python || $(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet --upgrade pip build twine
+	rm -rf dist
+	$(VENV)-dist/bin/python -m build --outdir dist
+	$(VENV)-dist/bin/python -m twine check --strict dist/*
+	$(VENV)-dist/bin/python .ci/check_dist.py dist
+
+# The wheel of `make dist` in every interpreter that PYTHONS names: installed, imported, a gradient computed.
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13
+pythons:
+	$(VENV)-dist/bin/python .ci/check_dist.py dist --import-only $(addprefix --python ,$(PYTHONS))
+
+# Random trainings and random bad input against what must always hold, for so many minutes; see benchmarks/soak.py.
+MINUTES ?= 10
+soak: $(VENV)/installed
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) site .numba_cache .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	rm -rf $(VENV) site .numba_cache .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info $(VENV)-oldest $(VENV)-newest $(VENV)-dist

@@ -7,29 +7,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank
+    from .catboost_ranker import CatBoostRanker
     from .dask import DaskLightGBMRanker, DaskXGBoostRanker
     from .lightgbm import LightGBMMetric, LightGBMObjective
-    from .xgboost import XGBoostMetric, XGBoostObjective, XGBoostRanker
+    from .lightgbm_ranker import LightGBMRanker
+    from .validation import cross_validate
+    from .xgboost import XGBoostMetric, XGBoostObjective
+    from .xgboost_ranker import XGBoostRanker
 
 __all__ = [
     "CatBoostMetric",
     "CatBoostObjective",
+    "CatBoostRanker",
     "CatBoostStochasticRank",
     "DaskLightGBMRanker",
     "DaskXGBoostRanker",
     "LightGBMMetric",
     "LightGBMObjective",
+    "LightGBMRanker",
     "XGBoostMetric",
     "XGBoostObjective",
     "XGBoostRanker",
+    "cross_validate",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    booster = next(booster for booster in ("xgboost", "lightgbm", "catboost", "dask") if name.lower().startswith(booster))
-    return getattr(importlib.import_module(f".{booster}", __name__), name)
+    from stochasticrank_objectives.recommended import BOOSTERS
+
+    module = "dask" if name.startswith("Dask") else "validation"
+    for booster in BOOSTERS:
+        if name.lower().startswith(booster):
+            module = f"{booster}_ranker" if name.endswith("Ranker") else booster
+    return getattr(importlib.import_module(f".{module}", __name__), name)
 
 
 def __dir__() -> list[str]:

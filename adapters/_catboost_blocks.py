@@ -125,7 +125,7 @@ class Training:
             return "the eval_metric was shown last"
         return (
             "training starts from: a model to go on from must also be given to CatBoostObjective as init_model=, and a "
-            "snapshot cannot be resumed"
+            "snapshot cannot be resumed: save the model and go on from it with init_model="
         )
 
     def _differentiate(self) -> None:

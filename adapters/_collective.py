@@ -99,7 +99,7 @@ def bind_part(
     if collective is None:
         return loss.bind(labels, groups, weights, **shared)
     if not len(groups):  # a query that nothing can be learnt from, so that this process takes part in the reductions
-        labels, groups, weights, keys = [0.0], np.array([1]), [0.0], None
+        labels, groups, weights, keys = [0.0], np.array([1]), [1e-300], None
     shared = {"query_keys": collective.keys(len(groups)) if keys is None else keys}
     if collective.size > 1:
         shared["reduce"] = _checked(collective.reduce)

@@ -124,7 +124,8 @@ class ReportedMetric:
         self._bind([0.0], [1])  # to complain now, not in training
 
     def _default_name(self) -> str:
-        return str(self.metric)
+        """A sum has spaces around its +, at which boosters may split their reports."""
+        return str(self.metric).replace(" ", "")
 
     def __repr__(self) -> str:
         name = "" if self.name == self._default_name() else f", name={self.name!r}"

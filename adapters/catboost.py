@@ -6,7 +6,7 @@ One object must be both ``loss_function`` and ``eval_metric``: `_catboost_blocks
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class CatBoostMetric(ReportedMetric):
         copy: CatBoostMetric = object.__new__(type(self.name, (type(self),), {}))
         copy.__dict__.update(self.__dict__)
         if (model := calling(catboost.CatBoost)) is not None:
-            copy._beside = threads_beside(model.get_param("thread_count"))
+            copy._beside = threads_beside(model._init_params.get("thread_count"))  # get_param of 1.2.2 copies, too
         return copy
 
     def is_max_optimal(self) -> bool:
@@ -285,7 +285,8 @@ class CatBoostObjective(CatBoostMetric):
     def _bound_training(self) -> Training:
         if self._training is None:
             raise ValueError(
-                "CatBoostObjective does not know its data; give it the Pool of fit, or use CatBoostStochasticRank"
+                "CatBoostObjective does not know its data; give it the Pool of fit, or use CatBoostStochasticRank; in "
+                "place of catboost.cv use cross_validate of stochasticrank_objectives.adapters"
             )
         return self._training
 
@@ -340,6 +341,45 @@ class CatBoostStochasticRank(catboost.CatBoost):  # type: ignore[misc,name-defin
             raise ValueError("eval_metric: give it to the CatBoostObjective as metric=")
         super().__init__({"loss_function": loss_function, **params})
 
+    def set_params(self, **params: Any) -> CatBoostStochasticRank:
+        """Set parameters before `fit`; `loss_function` and `eval_metric` are those of the constructor."""
+        if self.is_fitted():
+            raise ValueError(
+                "CatBoost keeps the parameters of a trained model: make a new object, or use CatBoostRanker, whose "
+                "parameters can be set at any time"
+            )
+        if "loss_function" in params or "eval_metric" in params:
+            loss = params.get("loss_function", self.__dict__["_init_params"]["loss_function"])
+            if params.get("eval_metric") is not None or not isinstance(loss, CatBoostObjective):
+                loss = loss.loss if isinstance(loss, CatBoostObjective) else loss
+                loss = CatBoostObjective(loss, metric=params.get("eval_metric"))
+            params = {**{name: value for name, value in params.items() if name != "eval_metric"}, "loss_function": loss}
+        super().set_params(**params)
+        return self
+
+    def load_model(self, *arguments: Any, **keywords: Any) -> CatBoostStochasticRank:
+        """Load a model; the parameters, which `fit` starts anew with, stay those that this object was given."""
+        params = self.__dict__["_init_params"]
+        super().load_model(*arguments, **keywords)
+        self._init_params = params
+        self._canonized_params = None
+        return self
+
+    def grid_search(self, *_: Any, **__: Any) -> NoReturn:
+        """Not with an objective in Python."""
+        _refuse_search("grid_search", "GridSearchCV")
+
+    def randomized_search(self, *_: Any, **__: Any) -> NoReturn:
+        """Not with an objective in Python."""
+        _refuse_search("randomized_search", "RandomizedSearchCV")
+
+    def select_features(self, *_: Any, **__: Any) -> NoReturn:
+        """Not with an objective in Python."""
+        raise ValueError(
+            "CatBoost's select_features takes no objective in Python; use sklearn.feature_selection.RFE or SelectFromModel "
+            'with CatBoostRanker, or select by one of CatBoost\'s own: CatBoost({"loss_function": "YetiRank"})'
+        )
+
     def _train(
         self, train_pool: Any, test_pool: Any, params: dict[str, Any], allow_clear_pool: bool, init_model: Any
     ) -> None:
@@ -352,6 +392,13 @@ class CatBoostStochasticRank(catboost.CatBoost):  # type: ignore[misc,name-defin
             if objective._training.error is not None:
                 raise ValueError(objective._training.error) from None
             raise
+
+
+def _refuse_search(method: str, instead: str) -> NoReturn:
+    raise ValueError(
+        f"CatBoost's {method} splits its data where an objective in Python cannot follow; use sklearn.model_selection."
+        f"{instead} with CatBoostRanker, split by query: {instead}(CatBoostRanker(...), ..., cv=GroupKFold(3))"
+    )
 
 
 def _with_needed(loss: Loss, pool: Any, params: dict[str, Any]) -> dict[str, Any]:

@@ -62,10 +62,12 @@ class LightGBMObjective(Objective):
 
     Examples
     --------
-    >>> LightGBMObjective("ndcg@10", mu=0.2)
-    LightGBMObjective(StochasticRank('ndcg@10', mu=0.2, sfa=False, hessian_constant=0.0))
-    >>> print(LightGBMObjective("mrr", train_on="ndcg@10").metric)
-    mrr
+    >>> from stochasticrank_objectives import StochasticRank
+    >>> LightGBMObjective(StochasticRank("ndcg@10", mu=0.2))
+    LightGBMObjective(StochasticRank('ndcg@10', mu=0.2))
+    >>> objective = LightGBMObjective("mrr", train_on="ndcg@10", mu=0.2, seed=3)
+    >>> print(objective.metric, objective.loss.metric)
+    mrr ndcg@10
     """
 
     _booster = "lightgbm"
@@ -234,7 +236,8 @@ def _check_training(booster: Any) -> None:
         )
     if hasattr(data, "get_position") and data.get_position() is not None:  # from 4.1 on
         raise ValueError(
-            "position= of the Dataset is corrected for by LightGBM's own lambdarank only, and would be ignored; leave it out"
+            "position= of the Dataset is corrected for by LightGBM's own lambdarank only, and would be ignored; leave it "
+            "out and train on corrected labels: stochasticrank_objectives.debias(labels, positions, propensities)"
         )
 
 

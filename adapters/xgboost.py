@@ -1,16 +1,14 @@
-"""XGBoost: an objective and a metric for ``xgb.train`` and ``xgb.cv``, and a ranker for scikit-learn."""
+"""XGBoost: an objective and a metric for ``xgb.train`` and ``xgb.cv``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stochasticrank_objectives._data import sizes_from_qid
-from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, evaluate
+from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties
 from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric
 
@@ -22,7 +20,6 @@ from ._common import (
     calling,
     check_learning_rate,
     limit_threads,
-    reported_metric,
     require,
     threads_beside,
 )
@@ -214,7 +211,7 @@ class XGBoostMetric(ReportedMetric):
         self._bindings: Bindings[Evaluation | None] = Bindings()
 
     def _default_name(self) -> str:
-        return str(self.metric).replace(":", ",")
+        return super()._default_name().replace(":", ",")
 
     def __call__(self, scores: ArrayLike, data: Any) -> tuple[str, float]:
         """The name and the value."""
@@ -249,166 +246,3 @@ class XGBoostMetric(ReportedMetric):
                     stop.maximize = True
                 elif not stop.maximize:
                     raise ValueError(f"maximize=False: {self.name} is better when larger; leave it out or set it to True")
-
-
-class XGBoostRanker(xgb.XGBModel):  # type: ignore[misc,name-defined]
-    """A scikit-learn estimator that trains a loss of ours; `xgboost.XGBRanker`, which it resembles, takes none.
-
-    Queries are given as `group` (their sizes), as `qid` (an id per row; rows of a query stand together), or as a column
-    named ``qid`` of a DataFrame, which is never used as a feature. The column is what `GridSearchCV` and its like need to
-    score the rows that they hold out; with scikit-learn's metadata routing (from 1.4 on) `qid` can be requested for `fit`
-    and `score` instead. Split by query, for example with `GroupKFold`.
-
-    Parameters
-    ----------
-    loss
-        A metric such as ``"ndcg@10"``, a loss such as `StochasticRank` or `SGLB`, or an `XGBoostObjective`.
-    metric
-        What `score` returns, and what evaluation sets and early stopping are measured by: a metric's name, a metric or an
-        `XGBoostMetric`; by default the metric that is named as `loss`, or the loss's own.
-    params
-        As for `xgboost.XGBModel`, without `objective`; `eval_metric` takes XGBoost's names, reported beside `metric`.
-    """
-
-    _estimator_type = "ranker"
-
-    def __init__(
-        self,
-        loss: str | Metric | Loss | XGBoostObjective = "ndcg@10",
-        *,
-        metric: str | Metric | XGBoostMetric | None = None,
-        **params: Any,
-    ) -> None:
-        super().__init__(**params)
-        self.loss = loss
-        self.metric = metric
-
-    def get_xgb_params(self) -> dict[str, Any]:
-        """What goes to XGBoost itself."""
-        ours = ("loss", "metric", "objective")
-        return {name: value for name, value in super().get_xgb_params().items() if name not in ours}
-
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        group: ArrayLike | None = None,
-        qid: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        base_margin: ArrayLike | None = None,
-        eval_set: Sequence[tuple[Any, ArrayLike]] | None = None,
-        eval_group: Sequence[ArrayLike] | None = None,
-        eval_qid: Sequence[ArrayLike] | None = None,
-        sample_weight_eval_set: Sequence[ArrayLike] | None = None,
-        base_margin_eval_set: Sequence[ArrayLike] | None = None,
-        verbose: bool | int = False,
-        xgb_model: Any = None,
-    ) -> XGBoostRanker:
-        """Train; arguments as those of `xgboost.XGBRanker.fit`, so weights are per query."""
-        if self.objective not in (None, "reg:squarederror"):  # the latter is what a loaded model calls itself
-            raise ValueError(f"objective={self.objective!r}: pass a metric or a loss of this package as loss=")
-        named = self.eval_metric if isinstance(self.eval_metric, (list, tuple)) else [self.eval_metric]
-        if not all(name is None or isinstance(name, str) for name in named):
-            raise ValueError(
-                f"eval_metric takes XGBoost's names, got {self.eval_metric!r}; pass a metric of ours as metric="
-            )
-        objective = self.loss if isinstance(self.loss, XGBoostObjective) else XGBoostObjective(self.loss)
-        metric = self._custom_metric()
-        train = self._ranking_matrix(None, X, y, group, qid, sample_weight, base_margin)
-        evals = []
-        for at, (eval_X, eval_y) in enumerate(eval_set or []):
-            per_set = (eval_group, eval_qid, sample_weight_eval_set, base_margin_eval_set)
-            one = [None if values is None else values[at] for values in per_set]
-            evals.append((self._ranking_matrix(train, eval_X, eval_y, *one), f"validation_{at}"))
-        history: dict[str, dict[str, list[float]]] = {}
-        with xgb.config_context(verbosity=self.verbosity):
-            self._Booster = xgb.train(
-                self.get_xgb_params(),
-                train,
-                self.get_num_boosting_rounds(),
-                evals=evals,
-                obj=objective,
-                custom_metric=metric,
-                maximize=True,
-                early_stopping_rounds=self.early_stopping_rounds,
-                evals_result=history,
-                verbose_eval=verbose,
-                xgb_model=xgb_model.get_booster() if isinstance(xgb_model, xgb.XGBModel) else xgb_model,
-                callbacks=self.callbacks,
-            )
-        self._set_evaluation_result(history)
-        return self
-
-    def predict(self, X: Any, **keywords: Any) -> NDArray[np.float32]:
-        """Scores: within a query, a higher one ranks first."""
-        return cast(NDArray[np.float32], super().predict(_without_qid(X), **keywords))
-
-    def apply(self, X: Any, **keywords: Any) -> NDArray[Any]:
-        """The leaf of each row in each tree."""
-        return cast(NDArray[Any], super().apply(_without_qid(X), **keywords))
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        group: ArrayLike | None = None,
-        qid: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> float:
-        """The metric, averaged over queries; `sample_weight` weighs queries."""
-        metric = self._custom_metric()
-        threads = threads_beside(self.n_jobs) if metric.threads is None else metric.threads
-        return evaluate(
-            metric.metric, self.predict(X), y, _groups(X, group, qid),
-            weights=sample_weight, ties=metric.ties, empty=metric.empty, threads=threads,
-        )  # fmt: skip
-
-    def _custom_metric(self) -> XGBoostMetric:
-        if isinstance(self.metric, XGBoostMetric):
-            return self.metric
-        return XGBoostMetric(reported_metric(self.loss, self.metric))
-
-    def _ranking_matrix(
-        self,
-        ref: Any,
-        X: Any,
-        y: ArrayLike,
-        group: ArrayLike | None,
-        qid: ArrayLike | None,
-        weights: ArrayLike | None,
-        base_margin: ArrayLike | None,
-    ) -> Any:
-        return self._create_dmatrix(
-            ref=ref,
-            data=_without_qid(X),
-            label=y,
-            group=_groups(X, group, qid),
-            weight=weights,
-            base_margin=base_margin,
-            feature_weights=getattr(self, "feature_weights", None) if ref is None else None,
-            missing=self.missing,
-            enable_categorical=self.enable_categorical,
-            feature_types=self.feature_types,
-        )
-
-
-def _has_qid(X: Any) -> bool:
-    return hasattr(X, "iloc") and "qid" in getattr(X, "columns", ())
-
-
-def _without_qid(X: Any) -> Any:
-    return X.drop(columns="qid") if _has_qid(X) else X
-
-
-def _groups(X: Any, group: ArrayLike | None, qid: ArrayLike | None) -> ArrayLike:
-    """Sizes of queries from the one of three places where they stand."""
-    column = X["qid"].to_numpy() if _has_qid(X) else None
-    given = [value for value in (group, qid, column) if value is not None]
-    if len(given) != 1:
-        raise ValueError(
-            f"queries must be given once, got {len(given)} of: group (sizes of queries), qid (an id per row), a column "
-            f"named 'qid' of a DataFrame X; GridSearchCV and its like need the column, or metadata routing of qid"
-        )
-    return given[0] if group is not None else sizes_from_qid(given[0], X.shape[0])

@@ -9,8 +9,8 @@ import numba
 import numpy as np
 
 import stochasticrank_objectives as sr
-from stochasticrank_objectives._kernels import gauss, gradients, noise
-from stochasticrank_objectives._numba import FLAGS, wide
+from stochasticrank_objectives._kernels import gauss, gradients
+from stochasticrank_objectives._kernels.policy import FLAGS, plain, wide
 
 from .harness import best_of, queries, table
 
@@ -18,46 +18,46 @@ _jit = numba.njit(**FLAGS)
 
 
 @_jit
-def _begin(s, weights, cut):
-    gradients._begin(s, 0, weights, cut)
+def _begin(s, problem):
+    gradients._begin(s, problem.rule)
 
 
 @_jit
-def _load(s, scores, order, gains, relevance, n, count):
+def _load(s, scores, problem, count):
     wide()
-    for q in range(count):
-        gradients._load(s, scores, order, gains, relevance, q * n, n, 1.0, 0.1)
+    for query in range(count):
+        gradients._load(s, scores, problem, query)
 
 
 @_jit
-def _draw(s, n, count):
+def _draw(s, problem, n, count):
     wide()
-    for q in range(count):
-        gradients._draw(s, n, np.uint64(5), np.uint64(q), 0, 0, noise.padded(n) // 4)
+    for query in range(count):
+        gradients._draw(s, problem, query, n, 0)
 
 
 @_jit
-def _rank(s, n, weights, cut, y, count):
+def _rank(s, problem, n, y, count):
     wide()
-    for q in range(count):
+    for query in range(count):
         for j in range(n):
-            s.y[j] = y[q * n + j]
-        gradients._rank(s, n, 0, weights, cut, min(cut + 1, n))
+            s.documents[gradients.Y, j] = y[query * n + j]
+        gradients._rank(s, problem.rule, n, min(problem.rule.cut + 1, n))
 
 
 @_jit
 def _densities(s, n, cut, count):
     wide()
     for _ in range(count):
-        gradients._add_rest(s, n, cut, gradients._box_top(s, n, cut), s.work, 0, gauss.padded(n))
-        gradients._add_top(s, cut, cut)
+        gradients._add_rest(s, n, cut, gradients._box_top(s, n, cut), 0, gauss.whole_lanes(n))
+        gauss.cross_all(None, s.top, s.sorting.values[0], gauss.whole_lanes(cut), cut + 1)
 
 
 @_jit
-def _finish(s, out, order, n, count):
+def _finish(s, out, problem, count):
     wide()
-    for q in range(count):
-        gradients._finish(s, out, order, q * n, n, 0.01, 1.0, 0.5)
+    for query in range(count):
+        gradients._finish(s, out, problem, query)
 
 
 @_jit
@@ -72,20 +72,20 @@ def run(quick: bool) -> dict[str, Any]:
     count, n, cut = 600 if quick else 6000, 120, 10
     labels, groups, scores = queries(count, n)
     bound = sr.StochasticRank(f"ndcg@{cut}", mu=0.1, threads=1).bind(labels, groups)
-    q = bound.queries
-    s, out = gradients.make_scratch(n, cut, long=False), np.zeros(len(labels))
-    _begin(s, q.position_weights, cut)
-    _load(s, scores, q.order, q.gains, q.relevance, n, 1)
+    problem = bound._problem(0)
+    s, out = gradients.make_scratch(n, cut, fast=False), np.zeros(len(labels))
+    _begin(s, problem)
+    _load(s, scores, problem, 1)
     x, sums = -5 * np.random.default_rng(0).random(128), np.zeros(128)
-    evaluations = count * (gauss.padded(n) * cut + gauss.padded(cut) * (cut + 1))
+    evaluations = count * (plain(gauss.whole_lanes)(n) * cut + plain(gauss.whole_lanes)(cut) * (cut + 1))
     times = best_of(
         {
             "whole gradient": functools.partial(bound.gradient, scores),
-            "load": functools.partial(_load, s, scores, q.order, q.gains, q.relevance, n, count),
-            "noise": functools.partial(_draw, s, n, count),
-            "selection": functools.partial(_rank, s, n, q.position_weights, cut, scores, count),
+            "load": functools.partial(_load, s, scores, problem, count),
+            "noise": functools.partial(_draw, s, problem, n, count),
+            "selection": functools.partial(_rank, s, problem, n, scores, count),
             "densities": functools.partial(_densities, s, n, cut, count),
-            "projection and output": functools.partial(_finish, s, out, q.order, n, count),
+            "projection and output": functools.partial(_finish, s, out, problem, count),
             "bare powers of two": functools.partial(_powers, x, sums, evaluations // 128),
         },
         15,

@@ -4,7 +4,8 @@ from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
 from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
-from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, parse_metric
+from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, Precision, Recall, Sum, parse_metric
+from .propensity import debias, estimate_propensities
 from .recommended import recommended
 from .sglb import SGLB
 from .yeti import YetiLoss, YetiRank
@@ -30,9 +31,12 @@ __all__ = [
     "QueryRMSE",
     "Recall",
     "StochasticRank",
+    "Sum",
     "YetiLoss",
     "YetiRank",
     "bind_evaluation",
+    "debias",
+    "estimate_propensities",
     "evaluate",
     "parse_metric",
     "recommended",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,10 +19,14 @@ Bound = TypeVar("Bound", bound="BoundQueries")
 class BoundQueries:
     """A loss with its data: the queries, their weights and noise keys, and which of them have anything to learn from."""
 
+    threads: int | None = None
+    """How many threads, where the loss itself does not say; None means as many as there are processors."""
+
     def __init__(self, loss: Any, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> None:
         self.loss = loss
         self.queries = queries
         self.keys = check_query_keys(query_keys, len(queries.sizes))
+        self._layout = queries.layout._replace(query_keys=self.keys)
         self._query_weights, self._row_weights = np.ones(len(queries.sizes)), None
         if weights is not None:
             checked = check_weights(weights, len(queries.sizes), queries.rows)
@@ -30,9 +34,11 @@ class BoundQueries:
                 self._query_weights = checked
             else:
                 self._row_weights = checked
-        # Where all documents have the same gain, no order is better than another.
-        highest, lowest = queries.gains[queries.ptr[:-1]], queries.gains[queries.ptr[1:] - 1]
-        self._active = np.flatnonzero((highest > lowest) & (queries.scale * self._query_weights > 0))
+        self._active = np.flatnonzero(queries.learnable & (self._query_weights > 0))
+
+    def _thread_count(self) -> int:
+        """How many threads work on it."""
+        return _threads.check(self.threads if self.loss.threads is None else self.loss.threads)
 
     @property
     def rows(self) -> int:
@@ -57,9 +63,13 @@ class BoundQueries:
 class MetricLoss(Generic[Bound]):
     """A frozen dataclass of parameters, `metric` and `threads` among them, that binds data to a `BoundQueries`."""
 
-    _bound_type: ClassVar[type[BoundQueries]]
     metric: Any
     threads: Any
+
+    def _bound(
+        self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
+    ) -> Bound:  # pragma: no cover - each loss has its own
+        raise NotImplementedError
 
     def __str__(self) -> str:
         return printed(self, "metric")
@@ -83,17 +93,16 @@ class MetricLoss(Generic[Bound]):
         groups, qid
             The size of each query, or the query id of each row: one of the two.
         weights
-            One a query: its loss is multiplied by it. One a row: the row's derivatives are.
+            One per query: its loss is multiplied by it. One per row: the row's derivatives are.
         query_keys
-            A whole number a query that selects its noise; by default its place in the data. With keys of their own, queries
-            get the same noise whatever other queries are in the data.
+            A whole number per query that selects its noise; by default its place in the data. With keys of their own,
+            queries get the same noise whatever other queries are in the data.
         reduce
             Where several processes train one model, each on its own queries: a function that is given an array of a few
             numbers and ``"sum"`` or ``"max"``, and returns their sum or largest over all processes. All of them bind at the
             same time. The adapters pass it.
         """
-        queries = lay_out(self._bound_metric(), labels, groups, qid, _threads.check(self.threads), reduce)
-        return self._bound_type(self, queries, weights, query_keys)  # type: ignore[return-value]
+        return self._bound(lay_out(self._bound_metric(), labels, groups, qid, reduce), weights, query_keys)
 
     def _bound_metric(self) -> Metric:
         """The metric for which data is laid out."""
@@ -114,10 +123,10 @@ def printed(loss: Any, first: str | None) -> str:
 
 
 def check_query_keys(query_keys: ArrayLike | None, queries: int) -> NDArray[np.uint64]:
-    """A 64-bit key a query; by default its place in the data."""
+    """A 64-bit key per query; by default its place in the data."""
     if query_keys is None:
         return np.arange(queries, dtype=np.uint64)
     keys = np.asarray(query_keys)
     if keys.dtype.kind not in "iu" or keys.shape != (queries,):
-        raise ValueError(f"query_keys must be whole numbers, one a query ({queries}), got {keys.dtype} {keys.shape}")
+        raise ValueError(f"query_keys must be whole numbers, one per query ({queries}), got {keys.dtype} {keys.shape}")
     return np.ascontiguousarray(keys).astype(np.uint64)

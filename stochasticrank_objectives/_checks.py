@@ -25,3 +25,10 @@ def check_whole(name: str, value: Any, low: int, hint: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
         raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}{'; ' + hint if hint else ''}")
     return int(value)
+
+
+def check_seed(seed: Any) -> int:
+    """A whole number of 64 bits, or a ValueError: all of it counts."""
+    if check_whole("seed", seed, 0) >= 2**64:
+        raise ValueError(f"seed must be a whole number of at least 0 and below 2**64, got {seed!r}")
+    return int(seed)

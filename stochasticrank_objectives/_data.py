@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _threads
-from ._constants import Array, Integers
+from ._constants import Array, Integers, Layout, Rule, Rules
 from .metrics import Metric
 
 Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
+
+_HIGHEST = 4.0  # what the largest relevance is scaled to, so that mu does not depend on the range of the labels
 
 
 def alone(values: Array, how: Literal["sum", "max"]) -> Array:
@@ -40,7 +41,7 @@ def as_vector(name: str, values: ArrayLike | None, rows: int | None = None) -> A
     if array.ndim != 1:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}; flatten it, for example with .ravel()")
     if rows is not None and len(array) != rows:
-        raise ValueError(f"{name} must have one value a row, {rows} in all, got {len(array)}")
+        raise ValueError(f"{name} must have one value per row, {rows} in all, got {len(array)}")
     return array
 
 
@@ -64,7 +65,7 @@ def check_labels(labels: ArrayLike) -> Array:
 
 
 def check_scores(scores: ArrayLike, rows: int) -> Array:
-    """Scores as float64: one a row, none NaN or infinite."""
+    """Scores as float64: one per row, none NaN or infinite."""
     array = as_vector("scores", scores, rows)
     # A finite sum proves that all are finite, and is far cheaper than looking at each.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -96,7 +97,7 @@ def sizes_from_qid(qid: ArrayLike, rows: int) -> Integers:
     """Group sizes of contiguous query ids, numbers or strings."""
     ids = np.asarray(qid)
     if ids.ndim != 1 or len(ids) != rows:
-        raise ValueError(f"qid must have one id a row, {rows} in all, got shape {ids.shape}")
+        raise ValueError(f"qid must have one id per row, {rows} in all, got shape {ids.shape}")
     # What is missing, None, NaN, NaT or NA, is what does not equal itself.
     missing = np.array([value is None or not _same(value, value) for value in ids]) if ids.dtype.kind == "O" else ids != ids
     if missing.any():
@@ -134,30 +135,38 @@ def pointer(groups: ArrayLike | None, qid: ArrayLike | None, rows: int) -> Integ
 
 
 def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
-    """Weights, one a query or one a row: finite and not negative."""
+    """Weights, one per query or one per row: finite, not negative, and not all 0."""
     array = as_vector("weights", weights)
     if len(array) not in (queries, rows):
-        raise ValueError(f"weights must have one value a query ({queries}) or a row ({rows}), got {len(array)}")
+        raise ValueError(f"weights must have one value per query ({queries}) or per row ({rows}), got {len(array)}")
     if (wrong := ~(np.isfinite(array) & (array >= 0))).any():
         at = first(wrong)
         raise ValueError(f"weights[{at}] = {array[at]} but a weight is finite and not negative")
+    if not array.any():
+        raise ValueError("weights are all 0, so that nothing counts; leave them out, or give some query a weight above 0")
     return array
 
 
 @dataclasses.dataclass(frozen=True)
 class Queries:
-    """A data set as one metric sees it. Rows keep their place; `order` lists each query's rows by falling gain."""
+    """A data set as one metric sees it, with a rule per term of the metric."""
 
     metric: Metric
-    ptr: Integers
-    order: NDArray[np.int32]
-    gains: Array  # in the order of `order`
-    relevance: Array  # likewise
-    relevant: Integers  # documents with a gain, a query
-    scale: Array  # what the sum over positions is multiplied by, a query
-    position_weights: Array  # w, zero from the cut on
-    cut: int
+    layout: Layout
+    rules: tuple[Rule, ...]
     reduce: Reduce = alone  # what is a property of all data, not of a query, goes through it
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of a single metric. Of a sum, what it has as a whole: the rule of its deepest term, multiplied by 1."""
+        if len(self.rules) == 1:
+            return self.rules[0]
+        return max(self.rules, key=lambda rule: rule.cut)._replace(multipliers=np.ones(len(self.sizes)))
+
+    @property
+    def ptr(self) -> Integers:
+        """Where each query begins, and the end."""
+        return self.layout.ptr
 
     @property
     def rows(self) -> int:
@@ -167,44 +176,69 @@ class Queries:
     def sizes(self) -> Integers:
         return np.diff(self.ptr)
 
+    @property
+    def learnable(self) -> NDArray[np.bool_]:
+        """Queries in which orders differ in value. Where all documents have the same gain, none is better than another."""
+        first, last = self.ptr[:-1], self.ptr[1:] - 1
+        of_terms = [(rule.gains[first] > rule.gains[last]) & (rule.multipliers > 0) for rule in self.rules]
+        of_any: NDArray[np.bool_] = np.any(of_terms, axis=0)
+        return of_any
+
+
+def stacked(rules: tuple[Rule, ...]) -> Rules:
+    """The rules of a sum in one table, for the kernels."""
+    longest = max(len(rule.discounts) for rule in rules)
+    discounts = np.array([np.append(rule.discounts, np.zeros(longest - len(rule.discounts))) for rule in rules])
+    kinds, cuts = (np.array(numbers, np.int64) for numbers in zip(*((rule.kind, rule.cut) for rule in rules), strict=True))
+    gains, relevant, multipliers = (
+        np.array(arrays) for arrays in zip(*((rule.gains, rule.relevant, rule.multipliers) for rule in rules), strict=True)
+    )
+    return Rules(kinds, discounts, cuts, gains, relevant, multipliers)
+
 
 def lay_out(
-    metric: Metric,
-    labels: ArrayLike,
-    groups: ArrayLike | None,
-    qid: ArrayLike | None,
-    threads: int,
-    reduce: Reduce = alone,
+    metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, reduce: Reduce = alone
 ) -> Queries:
     """Check labels and groups and lay them out for one metric."""
-    from ._kernels import gradients, selection
-
     values = check_labels(labels)
     ptr = pointer(groups, qid, len(values))
     metric.check(values)
-    gains = np.ascontiguousarray(metric.gains(values), np.float64)
-    order = np.empty(len(values), np.int32)
+    gains = [np.ascontiguousarray(part.gains(values), np.float64) for _, part in metric.parts()]
     sizes = np.diff(ptr)
-    longest = int(sizes.max())
-    _threads.run(
-        lambda scratch, begin, end: gradients.order_range(scratch, order, gains, ptr, begin, end),
-        _threads.borders(sizes * 8.0, threads),
-        threads,
-        _threads.Spare(lambda: selection.make_sorting(longest, longest)),
-    )
-    rows = order + np.repeat(ptr[:-1], sizes)
-    gains = gains[rows]
+    # All gains rise with the label, so one order serves all terms. Documents with equal gains keep their order.
+    query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
+    rows = np.lexsort(keys)
+    order = (rows - np.repeat(ptr[:-1], sizes)).astype(np.int32)
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
+    largest = float(reduce(np.array([relevance.max()]), "max")[0])
+    relevance = relevance * (_HIGHEST / max(largest, 1e-300))
+    layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
+    rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
+    return Queries(metric, layout, tuple(rules), reduce)
+
+
+def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
+    """A metric times its weight in a sum, for gains in descending order in each query; they are changed."""
+    sizes = np.diff(ptr)
     relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
-    cut = int(min(metric.cut, longest))
-    weights = np.zeros(cut + 2)
-    weights[:cut] = metric.weights(cut)
-    scale = np.ones(len(sizes))
+    cut = int(min(metric.cut, sizes.max()))
+    discounts = np.zeros(cut + 2)
+    discounts[:cut] = metric.discounts(cut)
+    multipliers = np.ones(len(sizes))
     if metric.normaliser == "relevant":
-        scale = 1.0 / np.maximum(relevant, 1)
+        multipliers = 1.0 / np.maximum(relevant, 1)
     elif metric.normaliser == "ideal":
         largest = gains[ptr[:-1]]  # relative to it, no gain is so small that the ideal has no reciprocal
         gains /= np.repeat(np.where(largest > 0, largest, 1.0), sizes)
-        gradients.ideal_range(scale, ptr, gains, 0, len(sizes), metric.rule, weights, cut)
-        scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-    return Queries(metric, ptr, order, gains, relevance, relevant, scale, weights, cut, reduce)
+        ideal = _ideal(gains, ptr, discounts)
+        power = getattr(metric, "power", 1.0)
+        multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
+    return Rule(metric.rule, discounts, cut, gains, relevant, multipliers * weight)
+
+
+def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:
+    """The largest sum of discounted gains of each query; its gains stand in descending order."""
+    position = np.arange(len(gains)) - np.repeat(ptr[:-1], np.diff(ptr))
+    best: Array = np.add.reduceat(gains * discounts[np.minimum(position, len(discounts) - 1)], ptr[:-1])
+    return best

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 
 from . import _threads
 from ._binding import BoundQueries, MetricLoss
-from ._checks import check_number, check_whole
-from ._constants import GUMBEL, Array
+from ._checks import check_number, check_seed, check_whole
+from ._constants import GUMBEL, Array, Pairs
 from ._data import Queries, check_scores
+from ._streams import stream_key
 from .losses import StochasticRank
 from .metrics import DCG, Metric, parse_metric
 
@@ -38,7 +39,7 @@ class LambdaMART(MetricLoss["BoundLambda"]):
     Parameters
     ----------
     metric
-        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work.
+        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work, sums of them with norm=False.
     sigma
         Steepness of the logistic function, above 0.
     norm
@@ -77,10 +78,17 @@ class LambdaMART(MetricLoss["BoundLambda"]):
         check_number("sigma", self.sigma, 0, open_low=True, hint="it is the steepness of the logistic function")
         if not isinstance(self.norm, bool):
             raise ValueError(f"norm must be True or False, got {self.norm!r}")
+        if self.norm and len(self._bound_metric().parts()) > 1:
+            raise ValueError(
+                f'norm=True is for a single metric, got the sum "{self.metric}"; use norm=False, or YetiLoss instead'
+            )
         check_number("noise", self.noise, 0, hint="0 means none; the paper tunes it in 0..1")
         check_whole("samples", self.samples, 1)
-        check_whole("seed", self.seed, 0)
+        check_seed(self.seed)
         _threads.check(self.threads)
+
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundLambda:
+        return BoundLambda(self, queries, weights, query_keys)
 
     def _steps(self, longest: int) -> Array:
         """What a pair weighs beside the swap, by the distance of the two in the ranking; empty if that is nothing."""
@@ -143,41 +151,40 @@ class BoundLambda(BoundQueries):
         super().__init__(loss, queries, weights, query_keys)
         self._samples = loss.samples if loss.noise > 0 else 1
         sizes = queries.sizes[self._active]
-        self._cost = self._samples * sizes * (16.0 + np.minimum(queries.cut, sizes))
+        cuts = [np.minimum(rule.cut, sizes) for rule in queries.rules]
+        self._cost = self._samples * sizes * (16.0 * len(cuts) + np.sum(cuts, axis=0))
         self._longest = int(sizes.max(initial=1))
         self._steps = loss._steps(self._longest)
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise, if there is any."""
+        """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise, if there is any."""
         return self.derivatives(scores, iteration)[0]
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array]:
-        """The gradient and the second derivatives, one of each a row; both are 0 for a document without pairs."""
-        from ._kernels import lambdas, noise
+        """The gradient and the second derivatives, one of each per row; both are 0 for a document without pairs."""
+        from ._kernels import lambdas
 
         q, loss = self.queries, self.loss
         values = check_scores(scores, q.rows)
-        key = noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), GUMBEL)
+        key = stream_key(loss.seed, check_whole("iteration", iteration, 0), GUMBEL)
+        pairs = Pairs(
+            self._query_weights, self._steps, float(loss.sigma), bool(loss.norm), float(loss.noise), int(self._samples), key
+        )
         gradient, hessian = np.zeros(q.rows), np.zeros(q.rows)
 
         def work(scratch: Any, begin: int, end: int) -> None:
-            lambdas.lambda_range(
-                scratch, gradient, hessian, values, q.ptr, q.order, q.gains, q.scale, self._query_weights, self.keys,
-                self._active, begin, end, q.metric.rule, q.position_weights, q.cut, self._steps, float(loss.sigma),
-                bool(loss.norm), float(loss.noise), int(self._samples), key,
-            )  # fmt: skip
+            for rule in q.rules:  # a swap changes all terms in the same direction, so their pairs add up
+                problem = (self._layout, rule, pairs)
+                lambdas.lambda_range(scratch, gradient, hessian, values, problem, self._active[begin:end])
 
         if len(self._active):
-            threads = _threads.check(loss.threads)
-            scratch = functools.partial(lambdas.make_scratch, self._longest, q.cut, len(self._steps) > 0)
+            threads = self._thread_count()
+            scratch = functools.partial(lambdas.make_pair_scratch, self._longest)
             _threads.run(work, _threads.borders(self._cost, threads), threads, _threads.Spare(scratch))
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights
         return gradient, hessian
-
-
-LambdaMART._bound_type = BoundLambda
 
 
 def soft_rank(

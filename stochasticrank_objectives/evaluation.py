@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
-from ._constants import Array
+from ._constants import BEST, MEAN, WORST, Array, Rule
 from ._data import Queries, check_scores, check_weights, lay_out
 from .metrics import Metric, parse_metric
 
 Ties = Literal["worst", "mean", "best"]
 Empty = float | Literal["skip"]
 
-_TIES = {"worst": 0, "best": 1, "mean": 2}
+_TIES = {"worst": WORST, "best": BEST, "mean": MEAN}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,25 +32,26 @@ class Evaluation:
 
     def per_query(self, scores: ArrayLike) -> Array:
         """The metric of each query; NaN where a query without relevant documents is skipped."""
-        from ._kernels import gradients
+        from ._kernels import values as kernels
 
         q = self.queries
         values = check_scores(scores, q.rows)
-        out = np.empty(len(q.scale))
-        ties = _TIES[self.ties]
-
-        def work(scratch: Any, begin: int, end: int) -> None:
-            gradients.value_range(
-                scratch, out, values, q.ptr, q.order, q.gains, q.scale, begin, end,
-                q.metric.rule, q.position_weights, q.cut, ties,
-            )  # fmt: skip
-
-        sizes = q.sizes
-        scratch = functools.partial(gradients.make_value_scratch, int(sizes.max()), q.cut, ties)
+        ties, sizes = _TIES[self.ties], q.sizes
+        scratch = _threads.Spare(functools.partial(kernels.make_value_scratch, int(sizes.max())))
         borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
-        _threads.run(work, borders, self.threads, _threads.Spare(scratch))
-        out[q.relevant == 0] = np.nan if self.empty == "skip" else self.empty
-        return out
+        total = np.zeros(len(sizes))
+        for (weight, _), rule in zip(q.metric.parts(), q.rules, strict=True):
+            out = np.empty(len(sizes))
+
+            def work(scratch: Any, begin: int, end: int, out: Array = out, rule: Rule = rule) -> None:
+                kernels.value_range(scratch, out, values, q.layout, rule, ties, np.arange(begin, end))
+
+            _threads.run(work, borders, self.threads, scratch)
+            out[rule.relevant == 0] = 0.0 if self.empty == "skip" else weight * self.empty
+            total += out
+        if self.empty == "skip":
+            total[np.all([rule.relevant == 0 for rule in q.rules], axis=0)] = np.nan
+        return total
 
     def mean(self, scores: ArrayLike) -> float:
         """The weighted mean over queries."""
@@ -82,7 +83,7 @@ def bind_evaluation(
     if not (isinstance(empty, str) and empty == "skip") and not (isinstance(empty, (int, float)) and np.isfinite(empty)):
         raise ValueError(f'empty must be a number or "skip", got {empty!r}')
     threads = _threads.check(threads)
-    queries = lay_out(parse_metric(metric), labels, groups, qid, threads)
+    queries = lay_out(parse_metric(metric), labels, groups, qid)
     checked = None
     if weights is not None:
         checked = check_weights(weights, len(queries.sizes), queries.rows)
@@ -132,17 +133,18 @@ def evaluate(
     metric
         A name such as ``"ndcg@10"`` or a metric.
     scores, labels
-        One number a row; the rows of a query stand together.
+        One number per row; the rows of a query stand together.
     groups, qid
         The size of each query, or the query id of each row: one of the two.
     weights
-        How much each query counts in the mean; one a query, or one a row that is the same throughout a query.
+        How much each query counts in the mean; one per query, or one per row that is the same throughout a query.
     ties
         How documents with equal scores are ranked: ``"worst"`` (less relevant first, as the paper and CatBoost do),
         ``"best"``, or ``"mean"``, the exact expectation over all their orders.
     empty
         What a query without relevant documents counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
-        which leaves it out of the mean and makes it NaN in `per_query`.
+        which leaves it out of the mean and makes it NaN in `per_query`. In a sum of metrics the number stands for each
+        term that finds nothing relevant; skipped are queries in which none of the terms does.
     threads
         How many threads; by default as many as there are processors, or NUMBA_NUM_THREADS.
 

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from . import _threads
 from ._binding import BoundQueries, MetricLoss, printed
-from ._checks import check_whole
+from ._checks import check_seed, check_whole
 from ._constants import UNIFORM, Array
 from ._data import Queries, check_scores
+from ._streams import stream_key
 from .metrics import DCG, Metric
 
 
@@ -51,7 +52,7 @@ class XENDCG(MetricLoss["BoundXENDCG"]):
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        check_whole("seed", self.seed, 0)
+        check_seed(self.seed)
         _threads.check(self.threads)
 
     def __str__(self) -> str:
@@ -59,6 +60,9 @@ class XENDCG(MetricLoss["BoundXENDCG"]):
 
     def _bound_metric(self) -> Metric:
         return DCG()
+
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundXENDCG:
+        return BoundXENDCG(self, queries, weights, query_keys)
 
 
 class BoundXENDCG(BoundQueries):
@@ -74,37 +78,31 @@ class BoundXENDCG(BoundQueries):
         self._active = np.flatnonzero((queries.sizes > 1) & (self._query_weights > 0))
         sizes = queries.sizes[self._active]
         self._cost = np.float64(16.0) * sizes
-        self._scratch = _threads.Spare(functools.partial(listwise.make_scratch, int(sizes.max(initial=1))))
+        self._scratch = _threads.Spare(functools.partial(listwise.make_list_scratch, int(sizes.max(initial=1))))
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the draws."""
+        """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the draws."""
         return self.derivatives(scores, iteration)[0]
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array]:
-        """The gradient and the second derivatives, one of each a row; both are 0 for a query of one document."""
-        from ._kernels import listwise, noise
+        """The gradient and the second derivatives, one of each per row; both are 0 for a query of one document."""
+        from ._kernels import listwise
 
-        q = self.queries
-        values = check_scores(scores, q.rows)
-        key = noise.stream_key(self.loss.seed, check_whole("iteration", iteration, 0), UNIFORM)
-        gradient, hessian = np.zeros(q.rows), np.zeros(q.rows)
+        values = check_scores(scores, self.rows)
+        key = stream_key(self.loss.seed, check_whole("iteration", iteration, 0), UNIFORM)
+        problem = (self._layout, self.queries.rule._replace(multipliers=self._query_weights), key)
+        gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
 
         def work(scratch: Any, begin: int, end: int) -> None:
-            listwise.xendcg_range(
-                scratch, gradient, hessian, values, q.ptr, q.order, q.gains, self._query_weights, self.keys, self._active,
-                begin, end, key,
-            )  # fmt: skip
+            listwise.xendcg_range(scratch, gradient, hessian, values, problem, self._active[begin:end])
 
         if len(self._active):
-            threads = _threads.check(self.loss.threads)
+            threads = self._thread_count()
             _threads.run(work, _threads.borders(self._cost, threads), threads, self._scratch)
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights
         return gradient, hessian
-
-
-XENDCG._bound_type = BoundXENDCG
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +128,9 @@ class QueryRMSE(MetricLoss["BoundQueryRMSE"]):
     def _bound_metric(self) -> Metric:
         return DCG(gain="linear")
 
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundQueryRMSE:
+        return BoundQueryRMSE(self, queries, weights, query_keys)
+
 
 class BoundQueryRMSE(BoundQueries):
     """`QueryRMSE` with its data; made by `bind`."""
@@ -139,22 +140,19 @@ class BoundQueryRMSE(BoundQueries):
     def __init__(self, loss: QueryRMSE, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> None:
         super().__init__(loss, queries, weights, query_keys)
         self._labels = np.empty(queries.rows)
-        self._labels[queries.order + np.repeat(queries.ptr[:-1], queries.sizes)] = queries.gains
+        self._labels[queries.layout.order + np.repeat(queries.ptr[:-1], queries.sizes)] = queries.rule.gains
         of_queries = np.repeat(self._query_weights, queries.sizes)
         self._weights = of_queries if self._row_weights is None else self._row_weights
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), to be minimised: float64, one a row."""
+        """d(loss)/d(score), to be minimised: float64, one per row."""
         return self.derivatives(scores, iteration)[0]
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array]:
-        """The gradient and the second derivatives, one of each a row."""
+        """The gradient and the second derivatives, one of each per row."""
         check_whole("iteration", iteration, 0)
         starts, sizes = self.ptr[:-1], self.queries.sizes
         errors = check_scores(scores, self.rows) - self._labels
         total = np.add.reduceat(self._weights, starts)
         mean = np.add.reduceat(self._weights * errors, starts) / np.where(total > 0, total, 1.0)
         return self._weights * (errors - np.repeat(mean, sizes)), self._weights.copy()
-
-
-QueryRMSE._bound_type = BoundQueryRMSE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+import math
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -12,14 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
 from ._binding import BoundQueries, MetricLoss
-from ._checks import check_number, check_whole
-from ._constants import FAST_FROM, SMOOTHING, Array, Integers
-from ._data import Queries, Reduce, alone, as_vector, check_finite
+from ._checks import check_number, check_seed, check_whole
+from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing, SumProblem
+from ._data import Queries, Reduce, alone, as_vector, check_finite, stacked
+from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
+_NOISES = ("normal", "logistic")
 _LEAST = 1e-3  # a hessian without a constant part is at least this much of its mean at the start
 _HUGE = 50_000  # documents in a query from which on threads share it
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
 
 
@@ -39,7 +42,7 @@ class BoundLoss(Protocol):
         """The number that selects each query's noise."""
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), one a row, to be minimised; `iteration` selects the noise."""
+        """d(loss)/d(score), one per row, to be minimised; `iteration` selects the noise."""
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array | None]:
         """The gradient and the second derivative; None means that the loss has none, and boosters take 1."""
@@ -65,20 +68,21 @@ class Loss(Protocol):
 class StochasticRank(MetricLoss["BoundStochasticRank"]):
     """The smoothed metric as a loss (Ustimenko & Prokhorenkova, "StochasticRank", ICML 2020).
 
-    The loss of a query with scores z and labels r is minus the expectation of the metric of
+    The loss of a query with scores z and relevances r is minus the expectation of the metric of
     ``z - sigma*mu*r + sigma*noise``, with standard normal noise. Its gradient is estimated without bias from `samples`
     draws. Losses of queries are added.
 
     Parameters
     ----------
     metric
-        A name such as ``"ndcg@10"`` or a metric.
+        A name such as ``"ndcg@10"`` or ``"0.7*ndcg@10 + 0.3*mrr"``, or a metric.
     sigma
-        Standard deviation of the noise on the scores, above 0. The paper fixes 1: the scale of the scores adapts to it.
+        What the noise on the scores is multiplied by, above 0. The paper fixes 1: the scale of the scores adapts to it.
     mu
-        Shift of relevant documents downwards, at least 0, in units of sigma a grade. 0 smooths towards the mean order of
-        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. Relevance is
-        the label, or for binary metrics 0 or 1.
+        Shift of relevant documents downwards, at least 0, in units of sigma per grade. 0 smooths towards the mean order of
+        ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. What it
+        multiplies is the label, or for binary metrics 0 or 1 (for sums see `Sum`), scaled so that the largest in the bound
+        data is 4. So mu means the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa
@@ -89,6 +93,11 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     estimator
         ``"ccs"``, coordinate conditional sampling: unbiased, bounded by O(1/sigma); or ``"reinforce"``, the log-derivative
         estimate, for comparison.
+    noise
+        The law of the noise: ``"normal"``, the paper's, with standard deviation 1, or ``"logistic"``, the standard logistic
+        law with density e^-t/(1 + e^-t)^2, whose standard deviation is pi/sqrt(3) = 1.81 and whose tails are heavier: a
+        document far from the others still feels them. Logistic noise goes with estimator="ccs", and costs more for metrics
+        without a cut: the fast Gauss transform is for normal noise.
     hessian_constant
         What boosters divide a leaf's gradient by is ``hessian_constant * 1 + (1 - hessian_constant) * |gradient|`` per row,
         between 0 and 1. At 1 a leaf is the mean of its rows' gradients, as in the paper. At 0 it is the share by which their
@@ -117,21 +126,26 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
     sfa: bool | float = True
     samples: int = 1
     estimator: Literal["ccs", "reinforce"] = "ccs"
+    noise: Literal["normal", "logistic"] = "normal"
     hessian_constant: float = 1.0
     seed: int = 0
     threads: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metric", parse_metric(self.metric))
-        check_number("sigma", self.sigma, 0, open_low=True, hint="it is the standard deviation of the noise")
+        check_number("sigma", self.sigma, 0, open_low=True, hint="it is what the noise is multiplied by")
         check_number("mu", self.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
         check_number("nu", self.nu, 0, open_low=True, hint="the paper uses 0.01")
         if not isinstance(self.sfa, bool):
             check_number("sfa", self.sfa, 0, 1, hint="use True, False or a strength")
         check_whole("samples", self.samples, 1)
-        check_whole("seed", self.seed, 0)
+        check_seed(self.seed)
         if self.estimator not in _ESTIMATORS:
             raise ValueError(f'estimator must be "ccs" or "reinforce", got {self.estimator!r}')
+        if self.noise not in _NOISES:
+            raise ValueError(f'noise must be "normal" or "logistic", got {self.noise!r}')
+        if self.noise != "normal" and self.estimator != "ccs":
+            raise ValueError(f'noise={self.noise!r} goes with estimator="ccs", got estimator={self.estimator!r}')
         check_number("hessian_constant", self.hessian_constant, 0, 1, hint="1 is the paper's hessian of one per row")
         if self.hessian_constant < 1 and self.sfa:
             raise ValueError(
@@ -139,6 +153,9 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
                 "hessian_constant=1 with sfa, as in the paper"
             )
         _threads.check(self.threads)
+
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundStochasticRank:
+        return BoundStochasticRank(self, queries, weights, query_keys)
 
     @classmethod
     def paper(cls, metric: str | Metric, **changed: Any) -> StochasticRank:
@@ -156,15 +173,10 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
 class _Part(NamedTuple):
     """Queries that one kernel serves, what each costs, and what its threads work in."""
 
+    kernel: str
     queries: Integers
     cost: Array
     scratch: _threads.Spare
-
-
-def _call(
-    kernel: Callable[..., None], before: tuple[Any, ...], after: tuple[Any, ...], scratch: Any, begin: int, end: int
-) -> None:
-    kernel(scratch, *before, begin, end, *after)
 
 
 class BoundStochasticRank(BoundQueries):
@@ -176,55 +188,79 @@ class BoundStochasticRank(BoundQueries):
         self, loss: StochasticRank, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
     ) -> None:
         super().__init__(loss, queries, weights, query_keys)
-        self._scale = queries.scale * self._query_weights
-        active = self._active
-        sizes = queries.sizes[active]
-        jumping = np.minimum(queries.cut + 1, sizes)
-        long, huge = jumping > FAST_FROM, sizes >= _HUGE
-        if loss.estimator == "reinforce":
-            long[:] = huge[:] = False
+        self._rules = stacked(queries.rules) if len(queries.rules) > 1 else None
+        self._rule = queries.rule._replace(multipliers=queries.rule.multipliers * self._query_weights)
+        sizes = queries.sizes[self._active]
+        jumping = np.minimum(self._rule.cut + 1, sizes)
+        fast, huge = jumping > FAST_FROM, sizes >= _HUGE
+        usual = self._usual_kernel()
+        if usual != "ccs" or self._rules is not None:
+            fast[:] = huge[:] = False  # one kernel serves all
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
-        self._short, self._long = self._part(~long & ~huge, cost, False), self._part(long & ~huge, cost, True)
-        self._huge = active[huge]
+        self._parts = [self._part(usual, ~fast & ~huge, cost), self._part("fast_ccs", fast & ~huge, cost)]
+        self._huge = self._active[huge]
         idle = np.ones(len(queries.sizes), bool)
-        idle[active] = False
+        idle[self._active] = False
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
         if loss.hessian_constant < 1:
-            sizes_of_all = np.abs(self.gradient(np.zeros(self.rows))).sum()
-            weights_of_all = np.broadcast_to(self._row_weight(), self.rows).sum()
-            total, weight = queries.reduce(np.array([sizes_of_all, weights_of_all]), "sum")
-            self._scale /= total / weight if total > 0 and weight > 0 else 1.0
+            of_rows = np.abs(self.gradient(np.zeros(self.rows))).sum(), np.broadcast_to(self._row_weight(), self.rows).sum()
+            total, weight = queries.reduce(np.array(of_rows), "sum")
+            unit = float(total / weight) if total > 0 else 1.0
+            self._rule = self._rule._replace(multipliers=self._rule.multipliers / unit)
 
-    def _part(self, which: NDArray[np.bool_], cost: Array, long: bool) -> _Part:
-        from ._kernels import gradients
+    def _usual_kernel(self) -> str:
+        if self.loss.estimator == "reinforce":
+            return "reinforce"
+        return "ccs" if self.loss.noise == "normal" else "logistic_ccs"
 
+    def _part(self, kernel: str, which: NDArray[np.bool_], cost: Array) -> _Part:
         queries = self._active[which]
         longest = int(self.queries.sizes[queries].max(initial=0))
-        scratch = functools.partial(gradients.make_scratch, longest, self.queries.cut, long)
-        return _Part(queries, cost[which], _threads.Spare(scratch))
+        return _Part(kernel, queries, cost[which], _threads.Spare(functools.partial(self._scratch, longest)))
+
+    def _scratch(self, n: int) -> Any:
+        """What a thread works in, for queries of up to n documents."""
+        from ._kernels import gradients
+
+        fast = self._usual_kernel() == "ccs" and min(self._rule.cut + 1, n) > FAST_FROM
+        return gradients.make_scratch(n, self._rule.cut, fast)
+
+    def _problem(self, iteration: int) -> Problem | SumProblem:
+        from ._kernels.gauss import KAPPA, LOG2_E
+
+        loss = self.loss
+        key = stream_key(loss.seed, check_whole("iteration", iteration, 0), SMOOTHING)
+        unit, peak = {"ccs": (KAPPA, _DENSITY), "reinforce": (KAPPA, 1.0), "logistic_ccs": (LOG2_E, 1.0)}[
+            self._usual_kernel()
+        ]
+        smoothing = Smoothing(
+            unit, peak, float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples), key
+        )
+        if self._rules is not None:
+            return SumProblem(self._layout, self._rule, smoothing, self._rules)
+        return Problem(self._layout, self._rule, smoothing)
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
-        from ._kernels import gradients, noise
+        """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
+        from ._kernels import gradients, sums
 
-        q, loss = self.queries, self.loss
-        values = as_vector("scores", scores, q.rows)
-        key = noise.stream_key(loss.seed, check_whole("iteration", iteration, 0), SMOOTHING)
-        threads = _threads.check(loss.threads)
-        out, suspicious = np.empty(q.rows), np.zeros(1, np.bool_)
+        kernels = gradients if self._rules is None else sums
+        values = as_vector("scores", scores, self.rows)
+        problem, threads = self._problem(iteration), self._thread_count()
+        out = np.empty(self.rows)
         out[self._idle] = 0.0
-        data = (out, suspicious, values, q.ptr, q.order, q.gains, q.relevance, q.relevant, self._scale, self.keys)
-        numbers = (float(loss.sigma), float(loss.mu), float(loss.nu), float(loss.sfa), int(loss.samples))
-        short = gradients.gradient_range if loss.estimator == "ccs" else gradients.reinforce_range
-        for part, kernel in ((self._short, short), (self._long, gradients.long_range)):
+        finite = [bool(np.isfinite(values[self._idle]).all())]
+        for part in self._parts:
             if len(part.queries):
-                work = functools.partial(
-                    _call, kernel, (*data, part.queries), (q.metric.rule, q.position_weights, q.cut, *numbers, key)
-                )
+                kernel = getattr(kernels, part.kernel)
+
+                def work(scratch: Any, begin: int, end: int, kernel: Any = kernel, queries: Integers = part.queries) -> None:
+                    finite.append(kernel(scratch, out, values, problem, queries[begin:end]))
+
                 _threads.run(work, _threads.borders(part.cost, threads), threads, part.scratch)
         for query in self._huge:
-            self._huge_query(out, suspicious, values, int(query), key, threads)
-        if suspicious[0] or not np.isfinite(values[self._idle]).all():
+            finite.append(self._share(out, values, problem, query, threads))
+        if not all(finite):
             check_finite(values)
         if self._row_weights is not None:
             out *= self._row_weights
@@ -244,31 +280,24 @@ class BoundStochasticRank(BoundQueries):
         hessian += max(constant, _LEAST) * self._row_weight()
         return gradient, hessian
 
-    def _huge_query(
-        self, out: Array, suspicious: NDArray[np.bool_], values: Array, query: int, key: np.uint64, threads: int
-    ) -> None:
-        """One query at a time, its documents shared among threads."""
+    def _share(self, out: Array, values: Array, problem: Any, query: np.int64, threads: int) -> bool:
+        """The gradient of one huge query, each of its steps shared among threads; returns whether its scores are finite."""
         from ._kernels import gradients
 
-        q, loss = self.queries, self.loss
-        begin, n = int(q.ptr[query]), int(q.sizes[query])
-        scratch = gradients.make_scratch(n, q.cut, min(q.cut + 1, n) > FAST_FROM)
-        data, rule = (values, q.order, q.gains, q.relevance), (q.metric.rule, q.position_weights, q.cut)
-        suspicious[0] |= not gradients.load_one(scratch, *data, begin, n, *rule, float(loss.sigma), float(loss.mu))
-        wide = len(scratch.z)  # n, padded
-        blocks, documents = _threads.pieces(wide // 4, _PIECE), _threads.pieces(wide, _PIECE)
-        positions = _threads.pieces(wide, -(-wide // threads))  # as few as can be: each begins with the start of its box
-        factor = -self._scale[query] / (loss.sigma * loss.samples)
-        for sample in range(loss.samples):
-            draw = functools.partial(gradients.draw_one, scratch, n, key, self.keys[query], sample)
-            _threads.run(draw, blocks, threads)
-            top, last, reach, boxes, passed = gradients.rank_one(scratch, n, *rule)
-            add = functools.partial(gradients.add_one, scratch, n, q.relevant[query], top, boxes, passed)
-            _threads.run(add, positions if boxes else documents, threads, _threads.Spare(gradients.make_work))
-            gradients.finish_one(
-                scratch, out, q.order, begin, n, top, last, reach, boxes,
-                float(loss.nu), float(loss.sfa), factor, sample + 1 == loss.samples,
-            )  # fmt: skip
+        scratch = self._scratch(int(self.queries.sizes[query]))
+        room = scratch.documents.shape[1]
+        blocks, documents = _threads.pieces(room // 4, _PIECE), _threads.pieces(room, _PIECE)
+        positions = _threads.pieces(room, -(-room // threads))  # as few as can be: each begins with the start of its box
+        own = _threads.Spare(functools.partial(gradients.with_own_work, scratch))
+        finite = bool(gradients.load_one(scratch, values, problem, query))
+        for sample in range(problem.smoothing.samples):
+            _threads.run(functools.partial(gradients.draw_one, scratch, problem, query, sample), blocks, threads)
+            ranked = gradients.rank_one(scratch, problem, query)
 
+            def add(s: Any, begin: int, end: int, ranked: Any = ranked) -> None:
+                gradients.add_one(s, problem, query, ranked, begin, end)
 
-StochasticRank._bound_type = BoundStochasticRank
+            _threads.run(add, positions if ranked.boxes else documents, threads, own)
+            gradients.settle_one(scratch, problem, query, ranked)
+        gradients.finish_one(scratch, out, problem, query)
+        return finite

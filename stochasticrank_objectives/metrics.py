@@ -1,7 +1,7 @@
 """Ranking metrics as small values: frozen, comparable, parsed from and printed as their names.
 
 What a metric *is* stands here; how it is computed stands in the kernels. Every metric is a sum over the positions
-i = 0, 1, ... of the ranked list, ``M = sum_i w_i F_i g_i``, with a weight w of the position, a gain g of the document
+i = 0, 1, ... of the ranked list, ``M = sum_i w_i F_i g_i``, with a discount w of the position, a gain g of the document
 there, and a factor F made of the documents before it (see `Rule`).
 """
 
@@ -11,8 +11,9 @@ import dataclasses
 import difflib
 import math
 import operator
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,12 @@ def _checked_cut(k: Any) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """What all metrics share. `k` is how many top positions count; None means all of them."""
+    """What all metrics share. `k` is how many top positions count; None means all of them.
 
+    Metrics can be multiplied by positive numbers and added: ``0.7 * NDCG(10) + 0.3 * MRR()`` is a `Sum`.
+    """
+
+    __array_ufunc__: ClassVar[None] = None  # so that numpy's numbers leave the multiplication to us
     rule: ClassVar[int] = PLAIN
     normaliser: ClassVar[Literal["none", "ideal", "relevant"]] = "none"
     needs_k: ClassVar[bool] = False
@@ -68,14 +73,34 @@ class Metric:
         """The relevance r by which mu shifts the scores."""
         return labels
 
-    def weights(self, positions: int) -> Array:
-        """The weights w of the first so many positions; by default all the same."""
+    def discounts(self, positions: int) -> Array:
+        """The discounts w of the first so many positions; by default all the same."""
         return np.ones(positions)
 
     @property
     def cut(self) -> float:
         """`k`, or infinity."""
         return math.inf if self.k is None else self.k
+
+    def parts(self) -> Terms:
+        """Weights and metrics of which it is the sum: itself once, unless it is a `Sum`."""
+        return ((1.0, self),)
+
+    def __add__(self, other: Metric) -> Metric:
+        return _added([(1.0, self), (1.0, other)]) if isinstance(other, Metric) else NotImplemented
+
+    def __radd__(self, other: Any) -> Metric:
+        """``0 + metric``, with which Python's `sum` begins."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, weight: float) -> Metric:
+        return _added([(weight, self)]) if isinstance(weight, (int, float, np.number)) else NotImplemented
+
+    __rmul__ = __mul__
+
+
+Terms: TypeAlias = tuple[tuple[float, Metric], ...]
+"""Weights, each with its metric."""
 
 
 def _refuse(labels: Array, wrong: NDArray[np.bool_], meaning: str, remedy: str) -> None:
@@ -108,19 +133,27 @@ class DCG(Metric):
         gains: Array = np.exp2(labels) - 1.0
         return gains
 
-    def weights(self, positions: int) -> Array:
-        discounts: Array = 1.0 / np.log2(np.arange(positions) + 2.0)
-        return discounts
+    def discounts(self, positions: int) -> Array:
+        logarithmic: Array = 1.0 / np.log2(np.arange(positions) + 2.0)
+        return logarithmic
 
 
 @dataclasses.dataclass(frozen=True)
 class NDCG(DCG):
-    """Normalised discounted cumulative gain: DCG@k divided by the largest DCG@k that the query allows.
+    """Normalised discounted cumulative gain: DCG@k divided by the largest DCG@k that the query allows, to the power `power`.
 
-    Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
+    At power 1 it is NDCG, in which all queries count alike; at 0 it is DCG, in which queries with more to gain count more.
+    Values between 0 and 1 are for training. Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR
+    techniques", TOIS 2002.
     """
 
     normaliser = "ideal"
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("power", self.power, 0, 1, hint="1 is NDCG, 0 is DCG")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +179,7 @@ class ERR(Metric):
         chance: Array = (np.exp2(labels) - 1.0) / 2.0**self.max_grade
         return chance
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.divide(1.0, np.arange(1, positions + 1))
 
 
@@ -169,7 +202,7 @@ class PFound(Metric):
         remedy = "map grades to the chance that a document satisfies the user, for example labels / labels.max()"
         _refuse(labels, labels > 1, "is not a probability, and pfound needs labels from 0 to 1", remedy)
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return self.decay ** np.arange(positions, dtype=np.float64)
 
 
@@ -199,7 +232,7 @@ class MRR(_Binary):
 
     rule = CASCADE
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.divide(1.0, np.arange(1, positions + 1))
 
 
@@ -222,7 +255,7 @@ class MAP(_Binary):
     rule = AVERAGE
     normaliser = "relevant"
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.divide(1.0, np.arange(1, positions + 1))
 
 
@@ -235,7 +268,7 @@ class Precision(_Binary):
 
     needs_k = True
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return np.full(positions, 1.0 / self.cut)
 
 
@@ -271,8 +304,93 @@ class RBP(_Binary):
         hint = "it is the chance to go on to the next document, below 1"
         check_number("p", self.p, 0, 1 - 2**-53, open_low=True, hint=hint)
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         return (1.0 - self.p) * self.p ** np.arange(positions, dtype=np.float64)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Sum(Metric):
+    """A weighted sum of metrics, ``sum_t weight_t M_t``, such as ``0.7*ndcg@10 + 0.3*mrr``.
+
+    Write it as a name or with ``*`` and ``+``. A sum within a sum is taken apart, and terms of the same metric are merged.
+    Weights are positive: every metric here rises with the relevance of what stands high, and a sum with a negative weight
+    would not. Then no order of ties would be the worst for all terms, which is what `mu` smooths towards.
+
+    The relevance by which `mu` shifts is the label. Where all terms are binary, it is how many of them take the document for
+    relevant. In one gradient, all terms share the noise and the sorted list.
+
+    >>> 0.7 * NDCG(10) + 0.3 * MRR() == parse_metric("0.7*ndcg@10 + 0.3*mrr")
+    True
+    >>> print(2 * (NDCG(5) + MRR()) + MRR())
+    2*ndcg@5 + 3*mrr
+    """
+
+    terms: Terms
+    k: int | None = dataclasses.field(default=None, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        merged = _merged(self.terms)
+        if not merged:
+            raise ValueError("a sum has at least one term, a pair of weight and metric; got none")
+        if len(merged) == 1 and merged[0][0] == 1:
+            raise ValueError(f"a sum of one metric with weight 1 is that metric: use {merged[0][1]!r}")
+        object.__setattr__(self, "terms", merged)
+        cuts = [metric.k for _, metric in merged]
+        object.__setattr__(self, "k", None if None in cuts else max(cut or 0 for cut in cuts))
+
+    def parts(self) -> Terms:
+        return self.terms
+
+    def check(self, labels: Array) -> None:
+        for _, metric in self.terms:
+            metric.check(labels)
+
+    def relevance(self, labels: Array) -> Array:
+        if not all(isinstance(metric, _Binary) for _, metric in self.terms):
+            return labels
+        counts: Array = np.sum([metric.relevance(labels) for _, metric in self.terms], axis=0)
+        return counts
+
+    def gains(self, labels: Array) -> Array:
+        raise TypeError(f"the terms of {self} have gains of their own; see parts()")
+
+    def discounts(self, positions: int) -> Array:
+        raise TypeError(f"the terms of {self} have discounts of their own; see parts()")
+
+    def __str__(self) -> str:
+        return " + ".join(("" if weight == 1 else f"{_number(weight)}*") + str(metric) for weight, metric in self.terms)
+
+    def __repr__(self) -> str:
+        return " + ".join(("" if weight == 1 else f"{_number(weight)} * ") + repr(metric) for weight, metric in self.terms)
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def _merged(terms: Iterable[tuple[float, Metric]]) -> Terms:
+    """Terms with positive weights, none of them a sum, each metric once, in the order in which they come."""
+    weights: dict[Metric, float] = {}
+    for term in terms:
+        try:
+            weight, metric = term
+        except (TypeError, ValueError):
+            raise ValueError(f"a term of a sum is a pair of weight and metric, got {term!r}") from None
+        if not isinstance(metric, Metric):
+            raise ValueError(f"a term of a sum is a pair of weight and metric, got {term!r}")
+        hint = "a metric with a negative weight would reward worse rankings"
+        outer = check_number(f"weight of {metric}", weight, 0, open_low=True, hint=hint)
+        for inner, part in metric.parts():
+            weights[part] = weights.get(part, 0.0) + outer * inner
+    for part, weight in weights.items():
+        check_number(f"weight of {part}", weight, 0, open_low=True)
+    return tuple((weight, metric) for metric, weight in weights.items())
+
+
+def _added(terms: Iterable[tuple[float, Metric]]) -> Metric:
+    """The sum of the terms, or the metric itself if there is one, of weight 1."""
+    merged = _merged(terms)
+    return merged[0][1] if len(merged) == 1 and merged[0][0] == 1 else Sum(merged)
 
 
 _METRICS: dict[str, Callable[..., Metric]] = {
@@ -280,18 +398,48 @@ _METRICS: dict[str, Callable[..., Metric]] = {
 }
 
 
+_PLUS = re.compile(r"(?<!=)(?<![0-9.][eE])\+")  # between terms, not a sign or part of a number such as 1e+3
+_MINUS = re.compile(r"[^\s=@*+eE]\s*-")  # likewise
+
+
 def parse_metric(name: str | Metric) -> Metric:
     """The metric that a name means: ``name``, ``name@k`` or ``name@k:option=value:...``; a metric is returned as it is.
 
+    Names with weights, such as ``"0.7*ndcg@10 + 0.3*mrr"``, are a `Sum`.
+
     >>> parse_metric("ndcg@10")
-    NDCG(k=10, gain='exp')
+    NDCG(k=10, gain='exp', power=1.0)
     >>> str(parse_metric("NDCG@5:gain=linear"))
     'ndcg@5:gain=linear'
+    >>> str(parse_metric("0.7*ndcg@10+0.3*mrr"))
+    '0.7*ndcg@10 + 0.3*mrr'
     """
     if isinstance(name, Metric):
         return name
     if not isinstance(name, str):
         raise ValueError(f'metric must be a name such as "ndcg@10" or a metric such as NDCG(k=10), got {name!r}')
+    if _MINUS.search(name):
+        raise ValueError(f"metric {name!r}: metrics can be added, not subtracted, which would reward worse rankings")
+    terms = _PLUS.split(name)
+    if len(terms) == 1 and "*" not in name:
+        return _parse_one(name)
+    return _added([_parse_term(term, name) for term in terms])
+
+
+def _parse_term(term: str, whole: str) -> tuple[float, Metric]:
+    weight, times, name = term.rpartition("*")
+    if not name.strip():
+        missing = "a metric is missing after *" if times else "a metric is missing beside +"
+        raise ValueError(f'metric {whole!r}: {missing}; write for example "0.7*ndcg@10 + 0.3*mrr"')
+    try:
+        factor = float(weight) if times else 1.0
+    except ValueError:
+        wrong = weight.strip()
+        raise ValueError(f"metric {whole!r}: before * stands a number, as in 0.7*ndcg@10, got {wrong!r}") from None
+    return factor, _parse_one(name)
+
+
+def _parse_one(name: str) -> Metric:
     head, *options = name.strip().split(":")
     stem, at, cut = head.partition("@")
     kind = _METRICS.get(stem.strip().lower())

@@ -8,6 +8,8 @@ from .yeti import YetiLoss
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 
 _DEEP = 20  # positions that count in training, at least
+# XGBoost lets a leaf be as small as min_child_weight=1 in hessians, where LightGBM asks for 20 rows.
+_HESSIAN_MEANS = {"xgboost": 0.1, "lightgbm": 1.0, "catboost": 1.0}
 
 
 def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | None = None) -> YetiLoss:
@@ -18,12 +20,13 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, at least 20. The loss
     weighs pairs of documents by what a swap of the two would change in noisy rankings; its steps are bounded, which makes it
     robust to noisy labels. Both were chosen in a study of generated and real data (see "Which metric to train on" in the
-    documentation), in which the same loss was best on all three boosters.
+    documentation), in which the same loss was best on all three boosters, but for the unit of
+    the hessian, which XGBoost compares with its ``min_child_weight`` and ``lambda``.
 
     Parameters
     ----------
     metric
-        The metric that is reported, by name or as a metric.
+        The metric that is reported, by name or as a metric; of a sum, the term with the largest cut counts.
     booster
         ``"xgboost"``, ``"lightgbm"`` or ``"catboost"``.
     train_on
@@ -32,12 +35,12 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     Examples
     --------
     >>> print(recommended("ndcg@10", booster="lightgbm"))
-    YetiLoss('dcg@20:gain=linear', neighbours=20, permutations=3, hessian='absolute')
+    YetiLoss('dcg@20:gain=linear', neighbours=20, permutations=3, max_step=2.0)
     >>> print(recommended("mrr", booster="lightgbm", train_on="ndcg@10"))
-    YetiLoss('ndcg@10', neighbours=20, permutations=3, hessian='absolute')
+    YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0)
     """
     if booster not in BOOSTERS:
         raise ValueError(f"booster must be one of {', '.join(BOOSTERS)}, got {booster!r}")
-    reported = parse_metric(metric)
-    trained = DCG(max(2 * (reported.k or 0), _DEEP), gain="linear") if train_on is None else parse_metric(train_on)
-    return YetiLoss(trained, neighbours=_DEEP, permutations=3, hessian="absolute")
+    reported = max(term.k or 0 for _, term in parse_metric(metric).parts())
+    trained = DCG(max(2 * reported, _DEEP), gain="linear") if train_on is None else parse_metric(train_on)
+    return YetiLoss(trained, neighbours=_DEEP, permutations=3, max_step=2.0, hessian_mean=_HESSIAN_MEANS[booster])

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
 from ._binding import BoundQueries, MetricLoss, printed
-from ._checks import check_number, check_whole
-from ._constants import LOGISTIC, Array
+from ._checks import check_number, check_seed, check_whole
+from ._constants import LOGISTIC, Array, Rankings
 from ._data import Queries, check_scores
+from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
 _NEGLIGIBLE = 1e-4  # positions with a smaller weight than this are left out of YetiRank
@@ -34,15 +35,15 @@ class YetiLoss(MetricLoss["BoundYeti"]):
 
     All derivatives are divided by one constant, the mean hessian per row while all scores are equal, so that every order is
     equally likely. It is estimated once, when data is bound, over the queries that have documents of different gain. So a
-    hessian averages 1 per row where training begins, whatever the metric and the unit of the labels, and what boosters
-    compare with sums of hessians (regularisation, ``min_child_weight``) counts rows, roughly.
+    hessian averages 1 per row where training begins, or `hessian_mean`, whatever the metric and the unit of the labels, and
+    what boosters compare with sums of hessians (regularisation, ``min_child_weight``) counts rows, roughly.
 
     Reference: Lyzhin, Ustimenko, Gulin & Prokhorenkova, "Which tricks are important for learning to rank?", ICML 2023.
 
     Parameters
     ----------
     metric
-        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work.
+        A name such as ``"ndcg@10"`` or ``"mrr"``, or a metric. All metrics work, and sums of them.
     neighbours
         How many of the documents that follow one in a ranking it has pairs with, at least 1.
     permutations
@@ -51,11 +52,16 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         Scale of the logistic noise, at least 0. With 0 there is one ranking, in which equal scores stand in the worst order.
     mu
         Shift of relevant documents downwards in the noisy rankings, at least 0, as in `StochasticRank`.
-    hessian
-        What boosters divide a leaf's gradient by. ``"newton"``: the second derivative of each pair, w p (1 - p), with w the
-        pair's weight and p the chance that the logistic function gives to the wrong order. ``"absolute"``: the size w p of
-        its first derivative. The two agree for pairs in the right order. For a pair that is far in the wrong order, most
-        often because of a noisy label, Newton's step is huge, but one by the absolute derivative is at most 1.
+    max_step
+        How far one pair alone can move a leaf, at least 1. Boosters divide a leaf's gradient by its hessian. A pair of
+        weight w has the first derivative w p, p the chance that the logistic function gives to the wrong order, and the
+        hessian ``w p max(1 - p, 1 / max_step)``. Infinity is Newton's, w p (1 - p), as in CatBoost: a pair that is far in
+        the wrong order, most often because of a noisy label, then asks for a huge step. With 2, pairs in the
+        right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
+    hessian_mean
+        What the hessian averages per row where training begins, above 0. No leaf changes with it, unless the booster
+        compares sums of hessians with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows
+        per leaf, and its ``lambda=1`` counts as much as 10 rows.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -75,7 +81,8 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     permutations: int = 10
     sigma: float = 1.0
     mu: float = 0.0
-    hessian: Literal["newton", "absolute"] = "newton"
+    max_step: float = math.inf
+    hessian_mean: float = 1.0
     seed: int = 0
     threads: int | None = None
 
@@ -83,6 +90,9 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         object.__setattr__(self, "metric", parse_metric(self.metric))
         check_whole("neighbours", self.neighbours, 1, "1 means that pairs are next to each other")
         _check(self)
+
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundYeti:
+        return BoundYeti(self, queries, weights, query_keys)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +119,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
         Weight of a position relative to the one above it, above 0 and at most 1.
     permutations
         Noisy rankings that are averaged, at least 1.
-    sigma, mu, hessian, seed, threads
+    sigma, mu, max_step, hessian_mean, seed, threads
         As in `YetiLoss`.
 
     Examples
@@ -125,7 +135,8 @@ class YetiRank(MetricLoss["BoundYeti"]):
     permutations: int = 10
     sigma: float = 1.0
     mu: float = 0.0
-    hessian: Literal["newton", "absolute"] = "newton"
+    max_step: float = math.inf
+    hessian_mean: float = 1.0
     seed: int = 0
     threads: int | None = None
 
@@ -144,15 +155,19 @@ class YetiRank(MetricLoss["BoundYeti"]):
     def _bound_metric(self) -> Metric:
         return _Decaying.of(self.decay)
 
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundYeti:
+        return BoundYeti(self, queries, weights, query_keys)
+
 
 def _check(loss: Any) -> None:
     """The parameters that both have."""
     check_whole("permutations", loss.permutations, 1, "CatBoost uses 10")
     check_number("sigma", loss.sigma, 0, hint="it is the scale of the noise, 0 means none; CatBoost's YetiRank has 1")
+    check_number("hessian_mean", loss.hessian_mean, 0, open_low=True, hint="1 makes hessians count rows")
     check_number("mu", loss.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
-    if loss.hessian not in ("newton", "absolute"):
-        raise ValueError(f'hessian must be "newton" or "absolute", got {loss.hessian!r}')
-    check_whole("seed", loss.seed, 0)
+    if loss.max_step != math.inf:
+        check_number("max_step", loss.max_step, 1, hint="infinity means Newton's steps")
+    check_seed(loss.seed)
     _threads.check(loss.threads)
 
 
@@ -168,10 +183,10 @@ class _Decaying(Metric):
         last = math.log(_NEGLIGIBLE) / math.log(decay) if decay < 1 else math.inf
         return cls(None if last > 2**31 else math.floor(last * (1 + 1e-12)) + 1, float(decay))
 
-    def weights(self, positions: int) -> Array:
+    def discounts(self, positions: int) -> Array:
         changes = self.decay ** np.arange(positions, dtype=np.float64)
-        weights: Array = np.cumsum(changes[::-1])[::-1]
-        return weights
+        sums: Array = np.cumsum(changes[::-1])[::-1]
+        return sums
 
 
 class BoundYeti(BoundQueries):
@@ -189,27 +204,32 @@ class BoundYeti(BoundQueries):
         sizes = queries.sizes[self._active]
         longest = int(sizes.max(initial=1))
         self._neighbours = min(int(loss.neighbours), longest)
-        self._weights = np.append(queries.position_weights, np.zeros(self._neighbours))
-        self._cost = sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
-        size = min(longest, queries.cut + self._neighbours)
-        self._scratch = _threads.Spare(functools.partial(yeti.make_scratch, longest, size))
-        self._scale = queries.scale * self._query_weights
-        self.unit = self._find_unit()
-        self._scale /= self.unit
+        self._cost = len(queries.rules) * sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
+        size = min(longest, max(rule.cut for rule in queries.rules) + self._neighbours)
+        self._scratch = _threads.Spare(functools.partial(yeti.make_yeti_scratch, longest, size))
+        self._rules = [
+            rule._replace(
+                discounts=np.append(rule.discounts, np.zeros(self._neighbours)),
+                multipliers=rule.multipliers * self._query_weights,
+            )
+            for rule in queries.rules
+        ]
+        self.unit = self._find_unit() / loss.hessian_mean
+        self._rules = [rule._replace(multipliers=rule.multipliers / self.unit) for rule in self._rules]
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
-        """d(loss)/d(score), to be minimised: float64, one a row. `iteration` selects the noise."""
+        """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
         return self.derivatives(scores, iteration)[0]
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array]:
-        """The gradient and the second derivatives, one of each a row; both are 0 for a document without pairs."""
+        """The gradient and the second derivatives, one of each per row; both are 0 for a document without pairs."""
         loss = self.loss
         values, iteration = check_scores(scores, self.rows), check_whole("iteration", iteration, 0)
         permutations = int(loss.permutations) if loss.sigma > 0 else 1
         return self._compute(values, int(loss.seed), iteration, float(loss.sigma), permutations)
 
     def _find_unit(self) -> float:
-        """The mean hessian a row, of queries that have anything to learn from, while all scores are equal."""
+        """The mean hessian per row, of queries that have anything to learn from, while all scores are equal."""
         of_rows = np.repeat(self._query_weights, self.queries.sizes)
         if self._row_weights is not None:
             of_rows *= self._row_weights
@@ -227,26 +247,27 @@ class BoundYeti(BoundQueries):
         return mean if mean > 0 and math.isfinite(mean) else 1.0
 
     def _compute(self, values: Array, seed: int, iteration: int, sigma: float, permutations: int) -> tuple[Array, Array]:
-        from ._kernels import noise, yeti
+        from ._kernels import yeti
 
-        q = self.queries
-        key = noise.stream_key(seed, iteration, LOGISTIC)
-        gradient, hessian = np.zeros(q.rows), np.zeros(q.rows)
+        key, loss = stream_key(seed, iteration, LOGISTIC), self.loss
+        rankings = Rankings(self._neighbours, sigma, float(loss.mu), permutations, key, 1.0 / loss.max_step)
+        gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
+        threads = self._thread_count()
+        borders = _threads.borders(np.float64(permutations) * self._cost, threads)
+        for rule in self._rules if len(self._active) else ():
+            # A swap changes all terms of a sum in the same direction, so their pairs add up. The kernel overwrites.
+            first = rule is self._rules[0]
+            slope, curve = (gradient, hessian) if first else (np.zeros(self.rows), np.zeros(self.rows))
+            problem = (self._layout, rule, rankings)
 
-        def work(scratch: Any, begin: int, end: int) -> None:
-            yeti.yeti_range(
-                scratch, gradient, hessian, values, q.ptr, q.order, q.gains, q.relevance, self._scale, self.keys,
-                self._active, begin, end, q.metric.rule, self._weights, q.cut, self._neighbours, sigma,
-                float(self.loss.mu), permutations, key, self.loss.hessian == "newton",
-            )  # fmt: skip
+            def work(s: Any, begin: int, end: int, p: Any = problem, slope: Array = slope, curve: Array = curve) -> None:
+                yeti.yeti_range(s, slope, curve, values, p, self._active[begin:end])
 
-        if len(self._active):
-            threads = _threads.check(self.loss.threads)
-            _threads.run(work, _threads.borders(np.float64(permutations) * self._cost, threads), threads, self._scratch)
+            _threads.run(work, borders, threads, self._scratch)
+            if not first:
+                gradient += slope
+                hessian += curve
         if self._row_weights is not None:
             gradient *= self._row_weights
             hessian *= self._row_weights
         return gradient, hessian
-
-
-YetiRank._bound_type = YetiLoss._bound_type = BoundYeti

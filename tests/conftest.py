@@ -9,8 +9,9 @@ import pathlib
 _PACKAGE = pathlib.Path(__file__).parent.parent / "stochasticrank_objectives"
 
 # Numba's cache looks only at the file of an entry point, not at what it calls: key the folder by all kernels' text, so
-# that a change of any of them is never tested with code compiled before it.
-_TEXT = b"".join(path.read_bytes() for path in sorted(_PACKAGE.rglob("_*/*.py")))
+# that a change of any of them is never tested with code compiled before it. Code that checks bounds has its own.
+_FILES = [*sorted((_PACKAGE / "_kernels").glob("*.py")), _PACKAGE / "_constants.py"]
+_TEXT = b"".join(path.read_bytes() for path in _FILES) + os.environ.get("NUMBA_BOUNDSCHECK", "").encode()
 _BASE = os.environ.get("NUMBA_CACHE_DIR") or str(_PACKAGE.parent / ".numba_cache")
 os.environ["NUMBA_CACHE_DIR"] = os.path.join(_BASE, hashlib.sha256(_TEXT).hexdigest()[:16])
 

@@ -13,17 +13,18 @@ from typing import Any
 
 import numba
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
-from stochasticrank_objectives import Metric, parse_metric
+from stochasticrank_objectives import Metric, Sum, parse_metric
 from stochasticrank_objectives._constants import SMOOTHING
 from stochasticrank_objectives._kernels import noise as noise_kernels
+from stochasticrank_objectives._streams import stream_key
 
 CUTS = ("", "@1", "@2", "@5", "@200")
 FAMILIES = ("ndcg", "dcg", "err", "mrr", "map", "pfound", "rbp", "precision", "recall", "hit")
 OPTIONS = {
-    "ndcg": ("", ":gain=linear"), "dcg": ("", ":gain=linear"), "pfound": ("", ":decay=0.6"), "rbp": ("", ":p=0.5"),
-    "err": ("", ":max_grade=5"), "mrr": ("", ":threshold=2"),
+    "ndcg": ("", ":gain=linear", ":power=0.5"), "dcg": ("", ":gain=linear"), "pfound": ("", ":decay=0.6"),
+    "rbp": ("", ":p=0.5"), "err": ("", ":max_grade=5"), "mrr": ("", ":threshold=2"),
 }  # fmt: skip
 NAMES = [
     family + cut + option
@@ -37,8 +38,8 @@ NAMES = [
 
 def random_labels(metric: str | Metric, n: int, rng: np.random.Generator) -> np.ndarray:
     """Labels that suit a metric, every grade likely, gain exactly 1 among them for cascades."""
-    name = type(parse_metric(metric)).__name__
-    grades = (0.0, 0.0, 0.07, 0.14, 0.41, 0.61, 1.0) if name == "PFound" else (0.0, 0.0, 1.0, 2.0, 3.0, 4.0)
+    names = {type(part).__name__ for _, part in parse_metric(metric).parts()}
+    grades = (0.0, 0.0, 0.07, 0.14, 0.41, 0.61, 1.0) if "PFound" in names else (0.0, 0.0, 1.0, 2.0, 3.0, 4.0)
     return rng.choice(grades, n)
 
 
@@ -59,7 +60,7 @@ def _dcg(metric: Any, ranked: Sequence[float]) -> float:
 
 def _ndcg(metric: Any, ranked: Sequence[float]) -> float:
     ideal = _dcg(metric, sorted(ranked, reverse=True))
-    return _dcg(metric, ranked) / ideal if ideal > 0 else 0.0
+    return _dcg(metric, ranked) / ideal**metric.power if ideal > 0 else 0.0
 
 
 def _err(metric: Any, ranked: Sequence[float]) -> float:
@@ -126,12 +127,19 @@ _VALUES: dict[str, Callable[[Any, Sequence[float]], float]] = {
 def value(metric: str | Metric, ranked: Sequence[float]) -> float:
     """The metric of a list of labels, the best ranked first; 0 without a relevant one."""
     metric = parse_metric(metric)
+    if isinstance(metric, Sum):
+        return math.fsum(weight * value(part, ranked) for weight, part in metric.terms)
     return _VALUES[type(metric).__name__](metric, [float(label) for label in ranked])
 
 
 def relevance(metric: str | Metric, labels: np.ndarray) -> np.ndarray:
-    """The r by which mu shifts scores: the label, or for a metric of binary relevance whether it is above the threshold."""
+    """The relevance of documents: the label, or for a metric of binary relevance whether it is above the threshold.
+
+    For a sum of binary metrics it is how many of them take the document for relevant; for other sums, the label.
+    """
     metric = parse_metric(metric)
+    if isinstance(metric, Sum) and all(hasattr(part, "threshold") for _, part in metric.terms):
+        return np.array([float(sum(_relevant(part, label) for _, part in metric.terms)) for label in labels])
     if hasattr(metric, "threshold"):
         return np.array([float(_relevant(metric, label)) for label in labels])
     return np.asarray(labels, float)
@@ -165,25 +173,47 @@ def sorted_value(metric: str | Metric, scores: Sequence[float], labels: Sequence
 # ---------------------------------------------------------- gradients
 
 
-def place(metric: str | Metric, scores: np.ndarray, labels: np.ndarray, sigma: float, mu: float) -> np.ndarray:
-    """x = z/sigma - mu*r of one query."""
-    return np.asarray(scores, float) / sigma - mu * relevance(metric, labels)
+def highest(metric: str | Metric, labels: np.ndarray) -> float:
+    """The largest relevance in all the data."""
+    return float(relevance(metric, labels).max())
+
+
+def place(
+    metric: str | Metric, scores: np.ndarray, labels: np.ndarray, sigma: float, mu: float, top: float | None = None
+) -> np.ndarray:
+    """x = z/sigma - mu*r of one query; r is its relevance, in units in which the largest in the data, `top`, is 4."""
+    top = highest(metric, labels) if top is None else top
+    return np.asarray(scores, float) / sigma - mu * relevance(metric, labels) * (4.0 / top if top > 0 else 0.0)
+
+
+def density(t: np.ndarray | float, law: str = "normal") -> Any:
+    """Of the noise: standard normal, or standard logistic."""
+    if law == "logistic":
+        return 1.0 / (2.0 + np.exp(t) + np.exp(-t))  # e^-t/(1 + e^-t)^2
+    return np.exp(-0.5 * np.square(t)) / math.sqrt(2.0 * math.pi)
 
 
 def ccs(
-    metric: str | Metric, scores: np.ndarray, labels: np.ndarray, noise: np.ndarray, *, sigma: float = 1.0, mu: float = 0.0
+    metric: str | Metric,
+    scores: np.ndarray,
+    labels: np.ndarray,
+    noise: np.ndarray,
+    *,
+    sigma: float = 1.0,
+    mu: float = 0.0,
+    top: float | None = None,
+    law: str = "normal",
 ) -> np.ndarray:
     """CCS estimate of d(loss)/d(score) in one query for given noise: the whole metric anew at each place of a document."""
     n = len(labels)
-    x = place(metric, scores, labels, sigma, mu)
+    x = place(metric, scores, labels, sigma, mu, top)
     y = x + noise
     gradient = np.zeros(n)
     for j in range(n):
         others = sorted((u for u in range(n) if u != j), key=lambda u: -y[u])
         at = [value(metric, [labels[u] for u in [*others[:m], j, *others[m:]]]) for m in range(n)]
         for m, u in enumerate(others):  # j passes u: from just below it, place m + 1, to just above it, place m
-            density = math.exp(-0.5 * (y[u] - x[j]) ** 2) / math.sqrt(2.0 * math.pi)
-            gradient[j] -= (at[m] - at[m + 1]) * density / sigma
+            gradient[j] -= (at[m] - at[m + 1]) * density(y[u] - x[j], law) / sigma
     return gradient
 
 
@@ -195,7 +225,7 @@ def _family(metric: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
         w = 1.0 / np.log2(i + 2)
         g = 2.0**labels - 1.0 if metric.gain == "exp" else labels
         if name == "NDCG":
-            g = g / max(_dcg(metric, sorted(labels, reverse=True)), 1e-300)
+            g = g / max(_dcg(metric, sorted(labels, reverse=True)), 1e-300) ** metric.power
     elif name == "ERR":
         w, g = 1.0 / (i + 1), (2.0**labels - 1.0) / 2.0**metric.max_grade
     elif name == "MRR":
@@ -219,6 +249,8 @@ def ccs_by_formula(
     *,
     sigma: float = 1.0,
     mu: float = 0.0,
+    top: float | None = None,
+    law: str = "normal",
     documents: Sequence[int] | None = None,
 ) -> np.ndarray:
     """`ccs` for longer lists: the jumps by their formula, for each document in the list without it.
@@ -228,7 +260,12 @@ def ccs_by_formula(
     """
     metric = parse_metric(metric)
     n = len(labels)
-    x = place(metric, scores, labels, sigma, mu)
+    x = place(metric, scores, labels, sigma, mu, top)
+    if isinstance(metric, Sum):  # every term sees the documents where the relevance of the sum has placed them
+        common: Any = {"sigma": sigma, "law": law, "documents": documents}
+        return np.sum(
+            [weight * ccs_by_formula(part, x * sigma, labels, noise, **common) for weight, part in metric.terms], axis=0
+        )
     y = x + noise
     ranked = np.argsort(-y, kind="stable")
     average = type(metric).__name__ == "MAP"
@@ -248,41 +285,70 @@ def ccs_by_formula(
             reached = np.concatenate([[1.0], np.cumprod(d[others])])[: n - 1]
             passed = w[1:n] * (d[j] * g[others] - d[others] * g[j])
             jump = reached * (w[: n - 1] * (g[j] - g[others]) + passed)
-        gradient[j] = -(jump @ np.exp(-0.5 * (y[others] - x[j]) ** 2)) / math.sqrt(2.0 * math.pi) / sigma
+        gradient[j] = -(jump @ density(y[others] - x[j], law)) / sigma
     return gradient
 
 
 def reinforce(
-    metric: str | Metric, scores: np.ndarray, labels: np.ndarray, noise: np.ndarray, *, sigma: float = 1.0, mu: float = 0.0
+    metric: str | Metric,
+    scores: np.ndarray,
+    labels: np.ndarray,
+    noise: np.ndarray,
+    *,
+    sigma: float = 1.0,
+    mu: float = 0.0,
+    top: float | None = None,
+    law: str = "normal",
 ) -> np.ndarray:
     """REINFORCE estimate of d(loss)/d(score): -(M(y) - M(z)) noise / sigma, ties of z in the worst order."""
-    y = place(metric, scores, labels, sigma, mu) + noise
+    assert law == "normal"
+    y = place(metric, scores, labels, sigma, mu, top) + noise
     gained = value(metric, labels[np.argsort(-y)]) - sorted_value(metric, list(scores), list(labels), "worst")
     return -gained * noise / sigma
 
 
 def sfa(gradient: np.ndarray, scores: np.ndarray, nu: float, strength: float = 1.0) -> np.ndarray:
-    """Scale-free acceleration of one query's gradient; two documents leave nothing to project."""
+    """Scale-free acceleration of one query's gradient."""
     g, z = gradient - gradient.mean(), scores - scores.mean()
-    if len(g) == 2:
-        return g
     return g - strength * (g @ z) * z / (np.linalg.norm(z) + nu) ** 2
 
 
 @numba.njit
-def _fill(out, n, key, query, sample):  # type: ignore[no-untyped-def]
-    noise_kernels.fill_normals(out, n, key, query, sample, 0, noise_kernels.padded(n) // 4)
+def _fill_normals(out, n, key, query, sample):  # type: ignore[no-untyped-def]
+    noise_kernels.fill_normals(out, n, key, query, sample, 0, noise_kernels.room(n) // 4)
 
 
 @numba.njit
-def _room(n):  # type: ignore[no-untyped-def]
-    return noise_kernels.padded(n)
+def _fill_logistics(out, n, key, query, sample):  # type: ignore[no-untyped-def]
+    noise_kernels.fill_logistics(out, n, key, query, sample)
 
 
-def noise(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0, sample: int = 0) -> np.ndarray:
+@numba.njit
+def _fill_gumbels(out, n, key, query, sample):  # type: ignore[no-untyped-def]
+    noise_kernels.fill_gumbels(out, n, key, query, sample)
+
+
+@numba.njit
+def _fill_uniforms(out, n, key, query, sample):  # type: ignore[no-untyped-def]
+    noise_kernels.fill_uniforms(out, n, key, query, sample)
+
+
+_FILL = {"normal": _fill_normals, "logistic": _fill_logistics, "gumbel": _fill_gumbels, "uniform": _fill_uniforms}
+
+
+def noise(
+    n: int,
+    *,
+    seed: int = 0,
+    iteration: int = 0,
+    query_key: int = 0,
+    sample: int = 0,
+    law: str = "normal",
+    purpose: int = SMOOTHING,
+) -> np.ndarray:
     """The noise that the kernels use for one query and sample, the j-th for the document with the j-th largest gain."""
-    out = np.empty(_room(n))
-    _fill(out, n, noise_kernels.stream_key(seed, iteration, SMOOTHING), np.uint64(query_key), sample)
+    out = np.empty(n + 32)  # it is made in blocks
+    _FILL[law](out, n, stream_key(seed, iteration, purpose), np.uint64(query_key), sample)
     return out[:n]
 
 
@@ -290,7 +356,7 @@ def query_noise(loss: Any, labels: np.ndarray, *, iteration: int = 0, query_key:
     """The kernels' noise for each document of a query, where it stands in the data: they count documents by falling gain."""
     order = np.argsort(-relevance(loss.metric, labels), kind="stable")  # gains rise with relevance in all metrics
     out = np.empty(len(labels))
-    out[order] = noise(len(labels), seed=loss.seed, iteration=iteration, query_key=query_key, sample=sample)
+    out[order] = noise(len(labels), seed=loss.seed, iteration=iteration, query_key=query_key, sample=sample, law=loss.noise)
     return out
 
 
@@ -308,6 +374,7 @@ def gradient(
     """All that `loss.bind(labels, groups, weights).gradient(scores, iteration)` promises, with the kernels' own noise."""
     estimate = {"ccs": ccs_by_formula if by_formula else ccs, "reinforce": reinforce}[loss.estimator]
     out = np.zeros(len(labels))
+    top = highest(loss.metric, np.asarray(labels, float))
     begin = 0
     for q, n in enumerate(groups):
         rows = slice(begin, begin + n)
@@ -317,7 +384,7 @@ def gradient(
         for sample in range(loss.samples):
             key = q if query_keys is None else query_keys[q]
             eps = query_noise(loss, r, iteration=iteration, query_key=key, sample=sample)
-            total += estimate(loss.metric, z, r, eps, sigma=loss.sigma, mu=loss.mu)
+            total += estimate(loss.metric, z, r, eps, sigma=loss.sigma, mu=loss.mu, top=top, law=loss.noise)
         total /= loss.samples
         if loss.sfa:
             total = sfa(total, z, loss.nu, float(loss.sfa))
@@ -330,17 +397,13 @@ def gradient(
 # ---------------------------------------------------------- exact expectations
 
 
-def _density(t: float) -> float:
-    return math.exp(-0.5 * t * t) / math.sqrt(2.0 * math.pi)
-
-
 def exact_pair(
     metric: str | Metric, scores: np.ndarray, labels: np.ndarray, *, sigma: float = 1.0, mu: float = 0.0
 ) -> np.ndarray:
     """d(loss)/d(score) of the smoothed metric for two documents: y_0 - y_1 is normal with variance 2."""
     x = place(metric, scores, labels, sigma, mu)
     jump = value(metric, labels) - value(metric, labels[::-1])
-    rise = jump * _density((x[0] - x[1]) / math.sqrt(2.0)) / math.sqrt(2.0) / sigma
+    rise = jump * density((x[0] - x[1]) / math.sqrt(2.0)) / math.sqrt(2.0) / sigma
     return np.array([-rise, rise])
 
 
@@ -357,10 +420,36 @@ def exact_triple(
     rho = -0.5
     for a, b, c in itertools.permutations(range(3)):
         h, k = (x[a] - x[b]) / math.sqrt(2.0), (x[b] - x[c]) / math.sqrt(2.0)
-        by_h = _density(h) * ndtr((k - rho * h) / math.sqrt(1.0 - rho * rho))
-        by_k = _density(k) * ndtr((h - rho * k) / math.sqrt(1.0 - rho * rho))
+        by_h = density(h) * ndtr((k - rho * h) / math.sqrt(1.0 - rho * rho))
+        by_k = density(k) * ndtr((h - rho * k) / math.sqrt(1.0 - rho * rho))
         reached = -value(metric, [labels[a], labels[b], labels[c]]) / (sigma * math.sqrt(2.0))
         gradient[a] += reached * by_h
         gradient[b] += reached * (by_k - by_h)
         gradient[c] -= reached * by_k
+    return gradient
+
+
+def _integral(values: np.ndarray, t: np.ndarray) -> float:
+    return float(values.sum() * (t[1] - t[0]))
+
+
+def exact_by_integration(
+    metric: str | Metric, scores: np.ndarray, labels: np.ndarray, *, sigma: float = 1.0, mu: float = 0.0, law: str = "normal"
+) -> np.ndarray:
+    """d(loss)/d(score) of the smoothed metric for two or three documents and any law of the noise, with density f and
+    distribution function F: P(a > b) = int f(t - x_b) (1 - F(t - x_a)) dt, P(a > b > c) has a further factor F(t - x_c)."""
+    x = place(metric, scores, labels, sigma, mu)
+    t = np.linspace(x.min() - 60.0, x.max() + 60.0, 200_001)
+    below = expit if law == "logistic" else ndtr
+    gradient = np.zeros(len(x))
+    for order in itertools.permutations(range(len(x))):
+        a, b, *rest = order
+        worth = -value(metric, [labels[j] for j in order]) / sigma
+        here, third = density(t - x[b], law), np.prod([below(t - x[c]) for c in rest], axis=0)
+        by_a = _integral(here * density(t - x[a], law) * third, t)
+        by_rest = [-_integral(here * below(x[a] - t) * density(t - x[c], law), t) for c in rest]
+        gradient[a] += worth * by_a
+        for c, by in zip(rest, by_rest, strict=True):
+            gradient[c] += worth * by
+        gradient[b] -= worth * (by_a + sum(by_rest))  # a shift of all changes nothing
     return gradient

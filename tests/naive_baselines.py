@@ -10,7 +10,6 @@ import naive
 import numpy as np
 
 from stochasticrank_objectives._constants import GUMBEL
-from stochasticrank_objectives._kernels import lambdas, noise
 
 Weights = dict[tuple[int, int], float]
 
@@ -42,7 +41,7 @@ def loss2pp_weights(metric: Any, scores: np.ndarray, labels: np.ndarray, mu: flo
     order = ranking(scores, labels)
     rank = {document: place for place, document in enumerate(order, start=1)}
     ideal = sum(gain / math.log2(1 + p) for p, gain in enumerate(sorted(gains, reverse=True)[:cut], start=1))
-    scale = 1.0 if type(metric).__name__ == "DCG" else 1.0 / ideal if ideal > 0 else 0.0
+    scale = 1.0 if type(metric).__name__ == "DCG" else ideal**-metric.power if ideal > 0 else 0.0
 
     def inverse(p: int) -> float:
         return 1.0 / math.log2(1 + p)
@@ -86,10 +85,7 @@ def tempered(weights: Weights, scores: np.ndarray) -> Weights:
 
 def gumbels(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0, sample: int = 0) -> np.ndarray:
     """The kernels' noise of one query and sample, the j-th for the document with the j-th largest gain."""
-    out = np.empty(32 * (n // 32 + 1))
-    key = noise.stream_key(seed, iteration, GUMBEL)
-    lambdas.fill_gumbels(out, n, key, np.uint64(query_key), sample)
-    return out[:n]
+    return naive.noise(n, seed=seed, iteration=iteration, query_key=query_key, sample=sample, law="gumbel", purpose=GUMBEL)
 
 
 def derivatives(

@@ -11,14 +11,13 @@ import naive_baselines
 import numpy as np
 
 from stochasticrank_objectives._constants import LOGISTIC, UNIFORM
-from stochasticrank_objectives._kernels import listwise, noise, yeti
 
 
 def logistics(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0, sample: int = 0) -> np.ndarray:
     """The kernels' noise of one query and permutation, the j-th for the document with the j-th largest gain."""
-    out = np.empty(32 * (n // 32 + 1))
-    yeti.fill_logistics(out, n, noise.stream_key(seed, iteration, LOGISTIC), np.uint64(query_key), sample)
-    return out[:n]
+    return naive.noise(
+        n, seed=seed, iteration=iteration, query_key=query_key, sample=sample, law="logistic", purpose=LOGISTIC
+    )
 
 
 def worth(loss: Any, labels: np.ndarray) -> np.ndarray:
@@ -83,18 +82,19 @@ def yeti_derivatives(
             pairs = pair_weights(loss, order, labels[rows])
             one, two = naive_baselines.pair_derivatives(pairs, scores[rows], 1.0)
             first[rows] += times * one
-            second[rows] += times * (two if loss.hessian == "newton" else pair_sizes(pairs, scores[rows]))
+            second[rows] += times * (two if loss.max_step == math.inf else bounded(pairs, scores[rows], loss.max_step))
     return first, second
 
 
-def pair_sizes(pairs: naive_baselines.Weights, scores: np.ndarray) -> np.ndarray:
-    """The sizes of all pairs' first derivatives, added up for both documents of each."""
-    sizes = np.zeros(len(scores))
+def bounded(pairs: naive_baselines.Weights, scores: np.ndarray, max_step: float) -> np.ndarray:
+    """The second derivatives of all pairs, each at least the size of the first over `max_step`, added up by document."""
+    total = np.zeros(len(scores))
     for (better, worse), weight in pairs.items():
-        size = weight / (1 + math.exp(scores[better] - scores[worse]))
-        sizes[better] += size
-        sizes[worse] += size
-    return sizes
+        wrong = 1 / (1 + math.exp(scores[better] - scores[worse]))
+        second = weight * max(wrong * (1 - wrong), wrong / max_step)
+        total[better] += second
+        total[worse] += second
+    return total
 
 
 def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], orders: int, rng: Any) -> float:
@@ -107,16 +107,14 @@ def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], o
         if gains.min() < gains.max():
             rows += n
             for _ in range(orders):
-                curvature = 1 / 4 if loss.hessian == "newton" else 1 / 2  # of the logistic loss at equal scores
+                curvature = max(1 / 4, 1 / 2 / loss.max_step)  # of the logistic loss at equal scores
                 total += 2 * sum(pair_weights(loss, rng.permutation(n).tolist(), r).values()) * curvature / orders
     return total / rows if rows and not math.isclose(total, 0) else 1.0
 
 
 def uniforms(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0) -> np.ndarray:
     """The kernels' draws of one query, the j-th for the document with the j-th largest gain."""
-    out = np.empty(32 * (n // 32 + 1))
-    listwise.fill_uniforms(out, n, noise.stream_key(seed, iteration, UNIFORM), np.uint64(query_key), 0)
-    return out[:n]
+    return naive.noise(n, seed=seed, iteration=iteration, query_key=query_key, law="uniform", purpose=UNIFORM)
 
 
 def lightgbm_xendcg(scores: Sequence[float], labels: Sequence[float], draws: Sequence[float]) -> tuple[list, list]:

@@ -417,11 +417,11 @@ def test_values() -> None:
         (lambda: LambdaLoss("ndcg", mu=-1), "mu must be a finite number at least 0, got -1"),
         (lambda: LambdaMART("ndcg").bind([1, -1], [2]), r"labels\[1\] = -1 is negative"),
         (lambda: LambdaMART("ndcg").bind([1, 0], [3]), "groups sum to 3 but there are 2 rows"),
-        (lambda: LambdaMART("ndcg").bind([1, 0], [2], [1, 2, 3]), "weights must have one value a query"),
+        (lambda: LambdaMART("ndcg").bind([1, 0], [2], [1, 2, 3]), "weights must have one value per query"),
         (lambda: LambdaMART("ndcg").bind([1, 0], [2], query_keys=[0.5]), "query_keys must be whole numbers"),
         (lambda: LambdaMART("err").bind([5, 0], [2]), "is above max_grade=4"),
         (lambda: LambdaMART("ndcg").bind([1, 0], [2]).gradient([0, math.inf]), "the model has diverged"),
-        (lambda: LambdaMART("ndcg").bind([1, 0], [2]).gradient([0, 1, 2]), "scores must have one value a row, 2 in all"),
+        (lambda: LambdaMART("ndcg").bind([1, 0], [2]).gradient([0, 1, 2]), "scores must have one value per row, 2 in all"),
         (lambda: LambdaMART("ndcg").bind([1, 0], [2]).gradient([0, 1], -1), "iteration must be a whole number"),
     ],
 )  # fmt: skip

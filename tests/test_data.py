@@ -152,11 +152,11 @@ def test_groups_and_qid_at_once(take: Callable[..., Any]) -> None:
         ([7, 7, 3, 3, 7], r"qid is not contiguous: query 7 comes back at row 4; sort"),
         ([1, 2, 3, 2, 1], r"qid is not contiguous: query 2 comes back at row 3; sort"),  # the first to come back
         (["a", "b", "b", "a", "a"], r"qid is not contiguous: query a comes back at row 3; sort"),
-        ([0, 0, 1, 1], r"qid must have one id a row, 5 in all, got"),
-        ([0, 0, 1, 1, 1, 1], r"qid must have one id a row, 5 in all, got"),
-        ([[0, 0, 1, 1, 1]], r"qid must have one id a row, 5 in all, got shape \(1, 5\)"),
-        (pd.DataFrame({"q": [0, 0, 1, 1, 1]}), r"qid must have one id a row, 5 in all, got shape \(5, 1\)"),
-        (3, r"qid must have one id a row"),
+        ([0, 0, 1, 1], r"qid must have one id per row, 5 in all, got"),
+        ([0, 0, 1, 1, 1, 1], r"qid must have one id per row, 5 in all, got"),
+        ([[0, 0, 1, 1, 1]], r"qid must have one id per row, 5 in all, got shape \(1, 5\)"),
+        (pd.DataFrame({"q": [0, 0, 1, 1, 1]}), r"qid must have one id per row, 5 in all, got shape \(5, 1\)"),
+        (3, r"qid must have one id per row"),
         ([0, 0, NAN, NAN, 1], r"qid\[2\] is (NaN|nan|missing).*every row"),
         ([0, 0, None, 1, 1], r"qid\[2\] is (None|NaN|missing).*every row"),
         (["a", "a", None, None, "b"], r"qid\[2\] is (None|NaN|missing).*every row"),
@@ -181,9 +181,9 @@ def test_qid(take: Callable[..., Any], qid: Any, message: str) -> None:
         ([0, 1, 2, INF, -INF], r"scores\[3\] = inf is not finite"),
         ([0, -INF, 2, 3, 4], r"scores\[1\] = -inf is not finite"),
         (np.array([0, 1, 2, 3, NAN], np.float32), r"scores\[4\] = nan"),
-        ([0, 1, 2, 3], r"scores must have one value a row, 5 in all, got 4"),
-        ([0, 1, 2, 3, 4, 5], r"scores must have one value a row, 5 in all, got 6"),
-        ([], r"scores must have one value a row, 5 in all, got 0"),
+        ([0, 1, 2, 3], r"scores must have one value per row, 5 in all, got 4"),
+        ([0, 1, 2, 3, 4, 5], r"scores must have one value per row, 5 in all, got 6"),
+        ([], r"scores must have one value per row, 5 in all, got 0"),
         (np.zeros((5, 1)), r"scores must have one dimension, got shape \(5, 1\); flatten"),
         (pd.DataFrame({"s": SCORES}), r"scores must have one dimension, got shape \(5, 1\)"),
         (None, r"scores must (be a sequence of numbers|have one dimension)"),
@@ -204,9 +204,9 @@ def test_scores_whose_sum_overflows_are_finite_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0], r"weights must have one value a query \(2\) or a row \(5\), got 1"),
-        ([1.0, 1.0, 1.0], r"weights must have one value a query \(2\) or a row \(5\), got 3"),
-        ([], r"weights must have one value a query .*got 0"),
+        ([1.0], r"weights must have one value per query \(2\) or per row \(5\), got 1"),
+        ([1.0, 1.0, 1.0], r"weights must have one value per query \(2\) or per row \(5\), got 3"),
+        ([], r"weights must have one value per query .*got 0"),
         ([1.0, -1.0], r"weights\[1\] = -1.0 .*not negative"),
         ([NAN, 1.0], r"weights\[0\] = nan .*finite"),
         ([1.0, INF], r"weights\[1\] = inf .*finite"),
@@ -227,7 +227,7 @@ def test_a_metric_weighs_whole_queries() -> None:
 @pytest.mark.parametrize("take", [bind, bind_sglb])
 @pytest.mark.parametrize("keys", [[1], [1, 2, 3], [0.5, 1.0], ["a", "b"], [[1, 2]], 7, [None, 1]])
 def test_query_keys(take: Callable[..., Any], keys: Any) -> None:
-    refused(lambda: take(query_keys=keys), r"query_keys must be whole numbers, one a query \(2\), got")
+    refused(lambda: take(query_keys=keys), r"query_keys must be whole numbers, one per query \(2\), got")
 
 
 @pytest.mark.parametrize("take", [bind, bind_sglb])
@@ -304,3 +304,13 @@ def test_extremely_small_gains_do_not_overflow() -> None:
         assert sr.evaluate("ndcg:gain=linear", [1, 2, 3], labels, [3]) == pytest.approx(0.5)
         gradient = sr.StochasticRank("ndcg:gain=linear", mu=0.0).bind(labels, [3]).gradient([1, 2, 3])
         assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("weights", [[0, 0], [0, 0, 0]])
+def test_weights_that_are_all_0(weights: list[int]) -> None:
+    """A metric would be nan, and a training would learn nothing, without a word."""
+    with pytest.raises(ValueError, match="weights are all 0, so that nothing counts; leave them out, or give some query"):
+        sr.evaluate("ndcg", [1, 2, 3], [0, 1, 1], [2, 1], weights=weights)
+    with pytest.raises(ValueError, match="weights are all 0"):
+        sr.StochasticRank("ndcg").bind([0, 1, 1], [2, 1], weights)
+    assert sr.evaluate("ndcg", [1, 2, 3], [0, 1, 1], [2, 1], weights=[0, 1]) == 1

@@ -191,7 +191,7 @@ def test_values(loss: Any) -> None:
         (lambda: QueryRMSE().bind([1, 0], [3]), "groups sum to 3 but there are 2 rows"),
         (lambda: QueryRMSE().bind([1, 0], [2]).gradient([0, math.nan]), "the model has diverged"),
         (lambda: QueryRMSE().bind([1, 0], [2]).gradient([0, 1], -1), "iteration must be a whole number"),
-        (lambda: CatBoostStochasticRank(QueryRMSE()), "this loss has no metric of its own"),
+        (lambda: CatBoostStochasticRank(QueryRMSE()), "has no metric of its own"),
     ],
 )  # fmt: skip
 def test_bad_parameters_and_data(make_it: Any, words: str) -> None:

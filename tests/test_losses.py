@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import pickle
+from typing import Any
 
 import hypothesis
 import hypothesis.strategies as st
@@ -17,6 +18,7 @@ import pytest
 import scipy.stats
 
 import stochasticrank_objectives as sr
+from stochasticrank_objectives import _threads
 
 RTOL = 1e-8  # the kernels' exponential has a relative error of 5e-11
 PROPERTY = hypothesis.settings(deadline=None, derandomize=True, database=None, max_examples=150)
@@ -272,7 +274,7 @@ def few_labels(name: str, n: int) -> np.ndarray:
     return np.array([0.0, 3.0, 1.0][:n])
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.6])
+@pytest.mark.parametrize("mu", [0.0, 0.3])
 @pytest.mark.parametrize("name", EXACT)
 def test_mean_of_ccs_is_the_exact_gradient(name: str, mu: float) -> None:
     sigma = 0.7
@@ -287,7 +289,7 @@ def test_mean_of_ccs_is_the_exact_gradient(name: str, mu: float) -> None:
         assert error.max() <= 0.02 * np.abs(truth).max() + 1e-12
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.6])
+@pytest.mark.parametrize("mu", [0.0, 0.3])
 @pytest.mark.parametrize("name", FEW)
 def test_reinforce_has_the_same_mean_and_a_larger_variance(name: str, mu: float) -> None:
     scores, labels = np.array([0.3, -0.4, 0.1]), few_labels(name, 3)
@@ -352,10 +354,7 @@ def test_sfa_is_orthogonal_to_centred_scores_and_never_longer(name: str) -> None
         centred = scores[rows] - scores[rows].mean()
         size = np.linalg.norm(full[rows])
         assert abs(sharp[rows].sum()) <= 1e-12 * (size + 1)
-        if n > 2:
-            assert abs(sharp[rows] @ centred) <= 1e-10 * (size * np.linalg.norm(centred) + 1e-10)
-        else:
-            np.testing.assert_allclose(sharp[rows], full[rows] - full[rows].mean(), rtol=1e-12)
+        assert abs(sharp[rows] @ centred) <= 1e-10 * (size * np.linalg.norm(centred) + 1e-10)
         assert np.linalg.norm(sharp[rows]) <= size * (1 + 1e-12)
         norms = [np.linalg.norm(longest[strength][rows]) for strength in (0.0, 0.25, 0.5, 1.0)]
         assert (np.diff(norms) <= 1e-12 * (size + 1)).all()  # the more is taken away, the shorter
@@ -381,6 +380,8 @@ def test_bound_of_the_gradient(name: str, sigma: float) -> None:
     largest = 1.0
     if name.startswith("dcg"):
         largest = labels.max() if "linear" in name else 2.0 ** labels.max() - 1.0
+    if "power" in name:  # M is NDCG times the root of the ideal
+        largest = max(naive.value(name, sorted(part, reverse=True)) for part in np.split(labels, np.cumsum(groups)[:-1]))
     loss = sr.StochasticRank(name, sigma=sigma, mu=0.0, sfa=False)
     bound = loss.bind(labels, groups)
     for iteration in range(5):
@@ -592,47 +593,180 @@ def test_qid_may_be_strings() -> None:
 # ------------------------------------------------------------ hessians
 
 
-def test_the_absolute_hessian_is_the_size_of_the_gradient_and_both_are_one_in_the_mean() -> None:
+@pytest.mark.parametrize("weights", [None, "rows", "queries"])
+@pytest.mark.parametrize("keywords", [{"hessian_constant": constant} for constant in (0.0, 0.25, 1)])
+def test_hessian_and_gradient_have_one_unit(keywords: dict[str, float], weights: str | None) -> None:
+    """Below 1, the gradient is in units of its mean size per unit of weight at scores 0, whatever the scores are later."""
     rng = np.random.default_rng(0)
     labels, groups, scores = rng.integers(0, 4, 90), [30, 20, 40], rng.normal(size=90)
-    weights = rng.uniform(0.5, 2, 90)
-    bound = sr.StochasticRank("err@5", sfa=False, hessian_constant=0.0).bind(labels, groups, weights)
-    gradient, hessian = bound.derivatives(scores, 3)
-    plain = sr.StochasticRank("err@5", sfa=False).bind(labels, groups, weights).gradient(scores, 3)
-    close(gradient, plain / np.abs(plain).mean())
+    given = {None: None, "rows": rng.uniform(0.5, 2, 90), "queries": np.array([1.0, 0.5, 3.0])}[weights]
+    of_rows = {None: np.ones(90), "rows": given, "queries": np.repeat([1.0, 0.5, 3.0], groups)}[weights]
+    plain = sr.StochasticRank("err@5", sfa=False).bind(labels, groups, given)
+    gradient, hessian = sr.StochasticRank("err@5", sfa=False, **keywords).bind(labels, groups, given).derivatives(scores, 3)
+    constant = keywords["hessian_constant"]
+    if constant == 1:
+        assert hessian is None
+        close(gradient, plain.gradient(scores, 3))
+        return
+    close(gradient, plain.gradient(scores, 3) * of_rows.sum() / np.abs(plain.gradient(np.zeros(90))).sum())
     assert hessian is not None
-    close(hessian, np.abs(gradient) + 1e-3)
-    assert np.abs(gradient).mean() == pytest.approx(1)
-    close(bound.gradient(scores, 3), plain)
+    close(hessian, max(constant, 1e-3) * of_rows + (1 - constant) * np.abs(gradient))
 
 
-@pytest.mark.parametrize("weight", [0.25, 1.0, 1])
-def test_a_number_mixes_the_absolute_hessian_with_one(weight: float) -> None:
-    rng = np.random.default_rng(0)
-    labels, scores = rng.integers(0, 4, 50), rng.normal(size=50)
-    gradient, hessian = sr.StochasticRank("ndcg@5", sfa=False, hessian=weight).bind(labels, [20, 30]).derivatives(scores)
-    plain = sr.StochasticRank("ndcg@5", sfa=False).bind(labels, [20, 30]).gradient(scores)
-    close(gradient, plain / np.abs(plain).mean())
-    assert hessian is not None
-    close(hessian, weight + (1 - weight) * np.abs(gradient))
-    assert hessian.mean() == pytest.approx(1)
+@pytest.mark.parametrize(
+    "keywords",
+    [{}, {"sfa": False}, {"sfa": 0.5}, {"estimator": "reinforce"}, {"noise": "logistic"}, {"samples": 3, "mu": 0.0}]
+    + [{"sfa": False, "hessian_constant": constant} for constant in (0.0, 0.5, 1.0)],
+)
+def test_derivatives_begin_with_the_gradient(keywords: dict[str, Any]) -> None:
+    for name in FEW:
+        scores, labels = make(name, [4, 9, 30], 2)
+        bound = sr.StochasticRank(name, **keywords).bind(labels, [4, 9, 30], [1.0, 2.0, 0.5])
+        np.testing.assert_array_equal(bound.derivatives(scores, 5)[0], bound.gradient(scores, 5))
 
 
-def test_where_there_is_nothing_to_learn_there_is_no_absolute_hessian() -> None:
+def test_where_there_is_nothing_to_learn_the_gradient_is_zero_and_the_hessian_is_not() -> None:
     bound = sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.0).bind([1, 1, 0, 0], [2, 2])
     gradient, hessian = bound.derivatives(np.zeros(4))
-    assert hessian is None
-    assert (gradient == 0).all()
+    assert not gradient.any()
+    assert hessian is not None
+    assert (hessian > 0).all()
 
 
 def test_hessians_that_cannot_be() -> None:
     assert sr.StochasticRank("ndcg@5").bind([1, 0], [2]).derivatives([0, 0])[1] is None
-    with pytest.raises(ValueError, match='hessian must be "one" or "absolute", got \'two\''):
-        sr.StochasticRank("ndcg@5", hessian="two")  # type: ignore[arg-type]
-    for wrong in (0, 2, -0.5, np.nan, None, True):
-        with pytest.raises(ValueError, match=r'hessian must be a finite number above 0 and at most 1, got .*or use "one"'):
-            sr.StochasticRank("ndcg@5", hessian=wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"hessian=0.5 goes with sfa=False, got sfa=True"):
-        sr.StochasticRank("ndcg@5", hessian=0.5)
-    with pytest.raises(ValueError, match=r"hessian_constant=0.0 goes with sfa=False, got sfa=True"):
-        sr.StochasticRank("ndcg@5", hessian_constant=0.0)
+    for wrong in (-0.5, 2, np.nan, None, True, "one"):
+        with pytest.raises(
+            ValueError, match=r"hessian_constant must be a finite number at least 0 and at most 1, got .*paper"
+        ):
+            sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=wrong)  # type: ignore[arg-type]
+    for constant in (0.0, 0.5):
+        with pytest.raises(ValueError, match=rf"hessian_constant={constant} goes with sfa=False, got sfa=True"):
+            sr.StochasticRank("ndcg@5", hessian_constant=constant)
+
+
+# ------------------------------------------------------------ logistic noise
+
+LOGISTIC = [
+    {"mu": 0.0, "sfa": False},
+    {"mu": 0.4, "sfa": False, "sigma": 0.6, "samples": 3},
+    {"mu": 0.2, "sfa": True, "sigma": 1.7},
+]
+
+
+@pytest.mark.parametrize("name", naive.NAMES)
+def test_logistic_noise_equals_naive(name: str) -> None:
+    groups = [1, 2, 3, 5, 9, 18]
+    for case, keywords in enumerate(LOGISTIC):
+        scores, labels = make(name, groups, case, decimals=None if case % 2 else 1)
+        loss = sr.StochasticRank(name, seed=case, noise="logistic", **keywords)
+        expected = naive.gradient(loss, scores, labels, groups, iteration=case)
+        close(loss.bind(labels, groups).gradient(scores, case), expected)
+
+
+@pytest.mark.parametrize("name", ["ndcg", "ndcg@10", "err", "mrr", "map", "pfound@150"])
+def test_logistic_noise_in_long_lists_equals_the_formula(name: str) -> None:
+    groups = [40, 300]
+    scores, labels = make(name, groups, 1)
+    loss = sr.StochasticRank(name, mu=0.3, sfa=False, noise="logistic")
+    expected = naive.gradient(loss, scores, labels, groups, iteration=1, by_formula=True)
+    close(loss.bind(labels, groups).gradient(scores, 1), expected)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.3])
+@pytest.mark.parametrize("name", FEW)
+def test_mean_of_ccs_with_logistic_noise_is_the_exact_gradient(name: str, mu: float) -> None:
+    for n in (2, 3):
+        scores, labels = np.array([0.3, -0.4, 0.1])[:n], few_labels(name, n)
+        truth = naive.exact_by_integration(name, scores, labels, sigma=0.7, mu=mu, law="logistic")
+        loss = sr.StochasticRank(name, sigma=0.7, mu=mu, sfa=False, samples=DRAWS, seed=n, noise="logistic")
+        found = estimates(loss, scores, labels)
+        within(found, truth)
+        error = found.std(axis=0, ddof=1) / math.sqrt(COPIES)
+        assert error.max() <= 0.02 * np.abs(truth).max() + 1e-12
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_exact_gradients_by_integration_are_those_of_the_closed_forms(name: str) -> None:
+    for n, exact in ((2, naive.exact_pair), (3, naive.exact_triple)):
+        scores, labels = np.array([0.3, -0.4, 0.1])[:n], few_labels(name, n)
+        expected = exact(name, scores, labels, sigma=0.7, mu=0.6)
+        found = naive.exact_by_integration(name, scores, labels, sigma=0.7, mu=0.6)
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_noise_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match='noise must be "normal" or "logistic", got \'gumbel\''):
+        sr.StochasticRank("ndcg@5", noise="gumbel")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="noise='logistic' goes with estimator=\"ccs\", got estimator='reinforce'"):
+        sr.StochasticRank("ndcg@5", noise="logistic", estimator="reinforce")
+
+
+# ------------------------------------------------------------ mu, power, seeds and threads
+
+
+@pytest.mark.parametrize("name", ["ndcg@5:gain=linear", "dcg:gain=linear", "map"])
+def test_mu_does_not_depend_on_the_range_of_the_labels(name: str) -> None:
+    scores, labels = make(name, [5, 9, 14], 3)
+    loss = sr.StochasticRank(name, mu=0.7)
+    one, many = (loss.bind(labels * times, [5, 9, 14]).gradient(scores) for times in (1.0, 100.0))
+    close(many, one * (100.0 if name.startswith("dcg") else 1.0))
+    assert np.abs(sr.StochasticRank(name, mu=0.0).bind(labels, [5, 9, 14]).gradient(scores) - one).max() > 1e-3
+
+
+def test_mu_is_the_shift_per_grade_on_grades_up_to_four() -> None:
+    scores, labels = np.array([0.2, -0.1, 0.4]), np.array([4.0, 1.0, 0.0])
+    loss = sr.StochasticRank("ndcg:gain=linear", mu=0.3, sfa=False)
+    shifted = dataclasses.replace(loss, mu=0.0).bind(labels, [3]).gradient(scores - 0.3 * labels)
+    close(loss.bind(labels, [3]).gradient(scores), shifted)
+    assert not sr.StochasticRank("ndcg", mu=0.3).bind(np.zeros(3), [3]).gradient(scores).any()
+
+
+@pytest.mark.parametrize("power", [0.0, 0.3, 1.0])
+def test_power_of_the_ideal(power: float) -> None:
+    groups = [4, 9, 20]
+    scores, labels = make("ndcg", groups, 3)
+    dcg = sr.StochasticRank("dcg@5").bind(labels, groups).gradient(scores)
+    ideal = sr.evaluate("dcg@5", labels, labels, groups, per_query=True)
+    found = sr.StochasticRank(sr.NDCG(5, power=power)).bind(labels, groups).gradient(scores)
+    close(found, dcg / np.repeat(ideal**power, groups))
+    assert str(sr.StochasticRank("ndcg@5:power=0.5")) == "StochasticRank('ndcg@5:power=0.5')"
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 2**70, 1.0, True, None, "1"])
+def test_seeds_that_cannot_be(seed: Any) -> None:
+    for loss in (sr.StochasticRank, sr.LambdaMART, sr.YetiLoss):
+        with pytest.raises(ValueError, match=r"seed must be a whole number of at least 0.*, got"):
+            loss("map", seed=seed)
+    with pytest.raises(ValueError, match=r"seed must be a whole number of at least 0.*, got"):
+        sr.XENDCG(seed=seed)
+
+
+def test_every_bit_of_a_seed_counts() -> None:
+    scores, labels = make("ndcg", [8], 1)
+    seeds = [0, *(1 << bit for bit in range(64)), 2**64 - 1]
+    found = {sr.StochasticRank("ndcg", seed=seed).bind(labels, [8]).gradient(scores).tobytes() for seed in seeds}
+    assert len(found) == len(seeds)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [sr.StochasticRank("ndcg@5"), sr.LambdaMART("ndcg@5"), sr.YetiLoss("ndcg@5"), sr.XENDCG()],
+    ids=lambda loss: str(loss),
+)
+def test_threads_are_those_of_the_loss_or_else_those_set(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: set[int] = set()
+    run = _threads.run
+    monkeypatch.setattr(
+        _threads,
+        "run",
+        lambda work, borders, threads, scratch=None: used.add(threads) or run(work, borders, threads, scratch),
+    )
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
+    for own, given, expected in ((None, None, 3), (None, 2, 2), (4, 2, 4)):
+        bound = dataclasses.replace(loss, threads=own).bind([0, 1, 2, 0], [4])
+        assert bound.threads is None
+        bound.threads = given
+        used.clear()
+        bound.gradient(np.zeros(4))
+        assert used == {expected}

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stochasticrank_objectives._constants import LANGEVIN, SMOOTHING
+from stochasticrank_objectives._constants import LANGEVIN, SMOOTHING, Layout
 from stochasticrank_objectives._kernels import noise
+from stochasticrank_objectives._streams import stream_key
 
 
 @numba.njit
@@ -78,8 +79,13 @@ def queries(sizes: list[int], *, seed: int = 0, iteration: int = 0, purpose: int
     ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     out = np.empty(ptr[-1])
     keys = np.arange(len(sizes), dtype=np.uint64)
-    noise.fill_query_normals(out, ptr, keys, noise.stream_key(seed, iteration, purpose), 0, len(sizes))
+    fill_queries(out, ptr, keys, stream_key(seed, iteration, purpose), 0, len(sizes))
     return out
+
+
+def fill_queries(out: np.ndarray, ptr: np.ndarray, keys: np.ndarray, key: np.uint64, begin: int, end: int) -> None:
+    buffer = np.empty(np.diff(ptr).max() + 32)
+    noise.fill_query_normals(buffer, out, Layout(ptr, np.empty(0, np.int32), np.empty(0), keys), key, begin, end)
 
 
 def looks_normal(sample: np.ndarray) -> None:
@@ -168,7 +174,7 @@ def test_noise_of_a_query_does_not_depend_on_its_neighbours(n: int) -> None:
     np.testing.assert_array_equal(queries([1, n, 1000])[1 : 1 + n], alone)
     ptr, keys = np.array([0, 9, 9 + n, 12 + n]), np.array([4, 1, 6], np.uint64)
     out = np.zeros(12 + n)
-    noise.fill_query_normals(out, ptr, keys, noise.stream_key(0, 0, SMOOTHING), 1, 2)
+    fill_queries(out, ptr, keys, stream_key(0, 0, SMOOTHING), 1, 2)
     np.testing.assert_array_equal(out[9 : 9 + n], alone)
     assert not out[:9].any()  # only the queries asked for are written
     assert not out[9 + n :].any()
@@ -179,6 +185,15 @@ def test_both_halves_of_the_stream_key_count() -> None:
     seen = []
     for key in (0, 1, 1 << 31, 1 << 32, 1 << 63):
         out = np.empty(40)
-        noise.fill_query_normals(out, ptr, keys, np.uint64(key), 0, 1)
+        fill_queries(out, ptr, keys, np.uint64(key), 0, 1)
         seen.append(out)
     assert len(set(np.concatenate(seen).tolist())) == 200
+
+
+@pytest.mark.parametrize("law", ["logistic", "gumbel", "uniform"])
+def test_other_laws(law: str) -> None:
+    sample = np.concatenate([naive.noise(50, query_key=q, law=law) for q in range(4000)])
+    assert np.isfinite(sample).all()
+    assert scipy.stats.kstest(sample, {"gumbel": "gumbel_r"}.get(law, law)).pvalue > 1e-4
+    assert len(set(sample.tolist())) > 0.9999 * len(sample)  # they come from 32 bits
+    independent(sample, np.roll(sample, 1))

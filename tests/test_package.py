@@ -15,6 +15,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stochasticrank_objectives as sr
@@ -22,8 +23,8 @@ import stochasticrank_objectives as sr
 PACKAGE = pathlib.Path(sr.__file__).parent
 
 
-def python(code: str, **environment: str) -> Any:
-    """What a fresh interpreter makes of the code, whose last line prints one value."""
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter that runs the code, in which warnings are errors unless told otherwise."""
     result = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -33,7 +34,19 @@ def python(code: str, **environment: str) -> Any:
         env={**os.environ, "PYTHONWARNINGS": "error", **environment},
     )
     assert result.returncode == 0, result.stderr
-    return ast.literal_eval(result.stdout.strip().splitlines()[-1])
+    return result
+
+
+def python(code: str, **environment: str) -> Any:
+    """What a fresh interpreter makes of the code, whose last line prints one value."""
+    return ast.literal_eval(run(code, **environment).stdout.strip().splitlines()[-1])
+
+
+def copy_package(folder: pathlib.Path) -> pathlib.Path:
+    """A copy that is imported from `folder`."""
+    package = folder / "stochasticrank_objectives"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    return package
 
 
 # ------------------------------------------------------------ import
@@ -62,33 +75,37 @@ print((b - a, d - c, loaded))
 
 
 def test_importing_the_kernels_compiles_nothing() -> None:
-    compiled = python(
-        """
-from stochasticrank_objectives._kernels import gradients, noise
-from numba.core.dispatcher import Dispatcher
-found = [f for module in (gradients, noise) for f in vars(module).values() if isinstance(f, Dispatcher)]
-print((len(found) > 3, sum(len(f.signatures) for f in found)))
-"""
-    )
+    compiled = python(KERNELS + "print((len(found) > 10, sum(len(f.signatures) for f in found)))")
     assert compiled == (True, 0)
 
 
 # ------------------------------------------------------------ compiled kernels
 
-USE = """
+KERNELS = """
+import importlib, pkgutil
+from numba.core.dispatcher import Dispatcher
+from stochasticrank_objectives import _kernels
+names = [module.name for module in pkgutil.iter_modules(_kernels.__path__)]
+modules = [importlib.import_module(f"{_kernels.__name__}.{name}") for name in names]
+found = {f for module in modules for f in vars(module).values() if isinstance(f, Dispatcher)}
+entrances = {f.__name__: f for f in found if f.stats.cache_path}
+"""
+
+USE = (
+    """
 import numpy as np
 import stochasticrank_objectives as sr
-labels, groups = [1, 0, 2, 0, 1], [2, 3]
-gradient = sr.StochasticRank("ndcg@3").bind(labels, groups).gradient([0.1, 0.2, 0.3, 0.4, 0.5])
-value = sr.evaluate("ndcg@3", [0.1, 0.2, 0.3, 0.4, 0.5], labels, groups)
+labels, groups, scores = [1, 0, 2, 0, 1], [2, 3], [0.1, 0.2, 0.3, 0.4, 0.5]
+gradient = sr.StochasticRank("ndcg@3").bind(labels, groups).gradient(scores)
+value = sr.evaluate("ndcg@3", scores, labels, groups)
 noise = sr.SGLB(sr.StochasticRank("map")).bind(labels, groups).noise(0)
-from stochasticrank_objectives._kernels import gradients, noise
-from numba.core.dispatcher import Dispatcher
-used = {name: f for module in (gradients, noise) for name, f in vars(module).items() if isinstance(f, Dispatcher)}
-used = {name: f for name, f in used.items() if f.targetoptions.get("cache") or f.stats.cache_path}
-hits = sum(sum(f.stats.cache_hits.values()) for f in used.values())
-misses = sum(sum(f.stats.cache_misses.values()) for f in used.values())
 """
+    + KERNELS
+    + """
+hits = sum(sum(f.stats.cache_hits.values()) for f in entrances.values())
+misses = sum(sum(f.stats.cache_misses.values()) for f in entrances.values())
+"""
+)
 
 
 def test_a_second_process_finds_compiled_kernels() -> None:
@@ -97,26 +114,103 @@ def test_a_second_process_finds_compiled_kernels() -> None:
 
 
 def test_no_folder_for_the_cache(tmp_path: pathlib.Path) -> None:
-    """Nothing is writable: each folder that numba could use lies below a regular file."""
-    package = tmp_path / "site" / "stochasticrank_objectives"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "__pycache__").write_text("not a folder")
+    """Nothing is writable: each folder that numba could use lies below a regular file. A warning says so, once."""
+    package = copy_package(tmp_path / "site")
+    (package / "_kernels" / "__pycache__").write_text("not a folder")
     (tmp_path / "file").write_text("not a folder")
     nowhere = str(tmp_path / "file" / "below")
-    expected = python(USE + "print(gradient.tolist())")
-    path, found, hits = python(
-        USE + "print((sr.__file__, gradient.tolist(), hits))",
+    code = """
+import stochasticrank_objectives as sr
+print((sr.__file__, sr.evaluate("mrr", [0.2, 0.9, 0.5], [1, 0, 1], [3]), sr.evaluate("mrr", [2, 1, 0], [1, 0, 1], [3])))
+"""
+    result = run(
+        code,
         PYTHONPATH=str(tmp_path / "site"),
         PYTHONDONTWRITEBYTECODE="1",
+        PYTHONWARNINGS="always",
         NUMBA_CACHE_DIR=nowhere,
         HOME=nowhere,
         XDG_CACHE_HOME=nowhere,
         LOCALAPPDATA=nowhere,
     )
+    path, first, second = ast.literal_eval(result.stdout)
     assert pathlib.Path(path).parent == package
-    assert hits == 0
-    assert found == expected
+    assert (first, second) == (0.5, 1.0)
+    assert result.stderr.count("RuntimeWarning") == 1
+    assert "set the environment variable NUMBA_CACHE_DIR to a folder" in result.stderr
     assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_compiled_code_is_not_used_after_a_constant_has_changed(tmp_path: pathlib.Path) -> None:
+    """The codes of ties are in a file of their own, from which the kernels, in another, take them when they are compiled."""
+    package = copy_package(tmp_path / "site")
+    code = """
+import stochasticrank_objectives as sr
+from stochasticrank_objectives._kernels.values import value_range
+values = tuple(sr.evaluate("mrr", [1.0, 1.0], [0, 1], [2], ties=ties) for ties in ("worst", "best"))
+print((sr.__file__, values, sum(value_range.stats.cache_hits.values())))
+"""
+    environment = {"PYTHONPATH": str(tmp_path / "site"), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    expected = (str(package / "__init__.py"), (0.5, 1.0))
+    assert python(code, **environment) == (*expected, 0)
+    assert python(code, **environment) == (*expected, 1)
+    constants = package / "_constants.py"
+    text = constants.read_text(encoding="utf-8")
+    changed = text.replace("WORST, BEST, MEAN = 0, 1, 2", "WORST, BEST, MEAN = 1, 0, 2")
+    assert changed != text
+    constants.write_text(changed, encoding="utf-8")
+    os.utime(constants, (1e9, 1e9))  # the length is the same; so that the time is not
+    assert python(code, **environment) == (*expected, 0)
+
+
+def test_without_a_compiler(tmp_path: pathlib.Path) -> None:
+    """NUMBA_DISABLE_JIT: kernels run as plain Python, with the same results to rounding."""
+    code = """
+import sys
+import numpy as np
+import stochasticrank_objectives as sr
+rng = np.random.default_rng(0)
+groups = [1, 2, 5, 30, 260]
+labels, scores = rng.integers(0, 5, sum(groups)), rng.normal(size=sum(groups))
+found = []
+for name in ("ndcg@5", "err", "map@3", "ndcg"):
+    for keywords in ({}, {"estimator": "reinforce"}, {"noise": "logistic", "sfa": False}):
+        found.append(sr.StochasticRank(name, **keywords).bind(labels[:38], groups[:4]).gradient(scores[:38], 2))
+    for ties in ("worst", "mean"):
+        found.append(sr.evaluate(name, scores.round(1), labels, groups, ties=ties, per_query=True))
+found.append(sr.StochasticRank("ndcg").bind(labels, groups).gradient(scores))
+found.append(sr.LambdaMART("ndcg@5", noise=0.5, norm=True).bind(labels[:38], groups[:4]).gradient(scores[:38]))
+found.append(sr.XENDCG().bind(labels[:38], groups[:4]).gradient(scores[:38]))
+found.append(sr.SGLB(sr.StochasticRank("map")).bind(labels, groups).noise(3))
+from stochasticrank_objectives._kernels import gradients
+np.save(sys.argv[1], np.concatenate(found))
+print(hasattr(gradients.ccs, "py_func"))
+"""
+    results = []
+    for number, environment in enumerate(({}, {"NUMBA_DISABLE_JIT": "1"})):
+        path = tmp_path / f"{number}.npy"
+        compiled = python(f"import sys; sys.argv = ['', {str(path)!r}]" + code, **environment)
+        assert compiled == (number == 0)
+        results.append(np.load(path))
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-9, atol=1e-12)
+    assert np.abs(results[0]).max() > 0.1
+
+
+def test_warm_up_leaves_nothing_to_compile(tmp_path: pathlib.Path) -> None:
+    """Every kernel that Python calls is compiled, and kept in the folder that it names; those of the command line apart."""
+    code = (
+        KERNELS
+        + """
+from stochasticrank_objectives._warmup import warm_up
+folder = warm_up()
+missing = sorted(name for name, f in entrances.items() if not f.signatures)
+print((folder, missing, sum(sum(f.stats.cache_misses.values()) for f in entrances.values())))
+"""
+    )
+    folder, missing, _ = python(code)
+    assert folder.startswith(os.environ["NUMBA_CACHE_DIR"])
+    assert missing == ["parse_block", "scan_block"]
+    assert python(code)[2] == 0
 
 
 def test_few_specialisations() -> None:
@@ -126,7 +220,7 @@ def test_few_specialisations() -> None:
 import numpy as np
 import pandas as pd
 import stochasticrank_objectives as sr
-from stochasticrank_objectives._kernels import gradients
+from stochasticrank_objectives._kernels import gradients, values
 labels, groups, scores = np.array([1, 0, 1, 0, 1]), np.array([2, 3]), np.array([1, 2, 3, 4, 5])
 fixed = scores.astype(float)
 fixed.flags.writeable = False
@@ -142,10 +236,10 @@ for name in ("ndcg@3", "err", "map", "pfound@2:decay=1", "hit@1"):
             bound.gradient(kind, 1)
             for ties in ("worst", "mean", "best"):
                 sr.evaluate(name, kind, given, groups, ties=ties)
-print({name: len(getattr(gradients, name).signatures) for name in ("gradient_range", "value_range", "order_range")})
+print((len(gradients.ccs.signatures), len(values.value_range.signatures)))
 """
     )
-    assert signatures == {"gradient_range": 1, "value_range": 1, "order_range": 1}
+    assert signatures == (1, 1)
 
 
 # ------------------------------------------------------------ what is public

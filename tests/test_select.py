@@ -14,22 +14,21 @@ SIZES = [1, 2, 3, 11, 12, 13, 24, 25, 31, 32, 33, 48, 49, 64, 65, 100, 500, 2999
 
 
 @numba.njit
-def _run_select(values, size, floor, reverse):  # type: ignore[no-untyped-def]
-    n = len(values)
-    keys, index = np.empty(n + 1), np.empty(n + 1, np.int64)
-    spare_keys, spare_index = np.empty(n + 1), np.empty(n + 1, np.int64)
-    count = selection.select(
-        values, n, size, floor, reverse, keys, index, spare_keys, spare_index, np.empty(max(n, selection.FEW), np.int64)
-    )
-    return keys[:count], index[:count]
+def _select(values, size, floor, reverse, s):  # type: ignore[no-untyped-def]
+    return selection.select(values, len(values), size, floor, reverse, s)
 
 
 @numba.njit
-def _run_sort(values):  # type: ignore[no-untyped-def]
+def _sort(s, n):  # type: ignore[no-untyped-def]
+    selection.sort_descending(s, n)
+
+
+def sort(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = len(values)
-    keys, index = values.copy(), np.arange(n)
-    selection.sort_descending(keys, index, n, np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64))
-    return keys, index
+    s = selection.make_sorting(n)
+    s.values[selection.SORTED, :n], s.places[selection.SORTED, :n] = values, np.arange(n)
+    _sort(s, n)
+    return s.values[selection.SORTED, :n], s.places[selection.SORTED, :n]
 
 
 def expected(values: np.ndarray, size: int, floor: float, reverse: bool) -> np.ndarray:
@@ -41,10 +40,11 @@ def expected(values: np.ndarray, size: int, floor: float, reverse: bool) -> np.n
 
 
 def check_select(values: np.ndarray, size: int, floor: float, reverse: bool) -> None:
-    keys, index = _run_select(values, size, floor, reverse)
+    s = selection.make_sorting(len(values))
+    count = _select(values, size, floor, reverse, s)
     wanted = expected(values, size, floor, reverse)
-    np.testing.assert_array_equal(index, wanted)
-    np.testing.assert_array_equal(keys, values[wanted])
+    np.testing.assert_array_equal(s.places[selection.SORTED, :count], wanted)
+    np.testing.assert_array_equal(s.values[selection.SORTED, :count], values[wanted])
 
 
 def values_of(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -67,15 +67,15 @@ KINDS = ["random", "tied", "equal", "rising", "falling", "outlier", "sunk", "inf
 @pytest.mark.parametrize("n", SIZES)
 def test_sort(n: int, kind: str) -> None:
     values = values_of(kind, n, np.random.default_rng(n))
-    keys, index = _run_sort(values)
+    falling, places = sort(values)
     order = np.argsort(-values, kind="stable")
-    np.testing.assert_array_equal(index, order)
-    np.testing.assert_array_equal(keys, values[order])
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(falling, values[order])
 
 
 def test_sort_of_nothing() -> None:
-    keys, index = _run_sort(np.empty(0))
-    assert len(keys) == len(index) == 0
+    falling, places = sort(np.empty(0))
+    assert len(falling) == len(places) == 0
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -13,6 +13,7 @@ import pytest
 import scipy.stats
 
 import stochasticrank_objectives as sr
+from stochasticrank_objectives import _threads
 
 RANK = sr.StochasticRank("ndcg@3", mu=0.1)
 RNG = np.random.default_rng(0)
@@ -27,7 +28,7 @@ def test_scale_in_constant_mode_is_the_product(rate: float, step: float) -> None
     sglb = sr.SGLB(RANK, learning_rate=step, model_shrink_rate=rate)
     product = 1.0
     for t in range(300):
-        assert sglb.scale(t) == pytest.approx(product, rel=1e-11)
+        assert sglb.shrinkage(t) == pytest.approx(product, rel=1e-11)
         product *= 1.0 - rate * step
 
 
@@ -36,17 +37,17 @@ def test_scale_in_decreasing_mode_is_the_product(rate: float) -> None:
     """Before iteration t = 1, 2, ... (counted from 0) the model is multiplied by 1 - rate/t; an empty one needs nothing."""
     sglb = sr.SGLB(RANK, model_shrink_rate=rate, model_shrink_mode="Decreasing")
     product = 1.0
-    assert sglb.scale(0) == 1.0
+    assert sglb.shrinkage(0) == 1.0
     for t in range(1, 300):
-        assert sglb.scale(t) == pytest.approx(product, rel=1e-11)
+        assert sglb.shrinkage(t) == pytest.approx(product, rel=1e-11)
         product *= 1.0 - rate / t
 
 
 def test_scale_of_long_trainings() -> None:
     constant = sr.SGLB(RANK, learning_rate=0.1, model_shrink_rate=1e-3)
-    assert constant.scale(100_000) == pytest.approx((1 - 1e-4) ** 100_000, rel=1e-9)
+    assert constant.shrinkage(100_000) == pytest.approx((1 - 1e-4) ** 100_000, rel=1e-9)
     decreasing = sr.SGLB(RANK, model_shrink_rate=0.01, model_shrink_mode="Decreasing")
-    assert decreasing.scale(100_000) == pytest.approx(math.prod(1 - 0.01 / t for t in range(1, 100_000)), rel=1e-9)
+    assert decreasing.shrinkage(100_000) == pytest.approx(math.prod(1 - 0.01 / t for t in range(1, 100_000)), rel=1e-9)
 
 
 def test_true_scores() -> None:
@@ -60,7 +61,7 @@ def test_true_scores() -> None:
 def test_gradient_is_that_of_the_true_scores_plus_noise_over_the_next_scale(mode: Any, t: int) -> None:
     sglb = sr.SGLB(RANK, learning_rate=0.2, model_shrink_rate=0.05, diffusion_temperature=50.0, model_shrink_mode=mode)
     bound, inner = sglb.bind(LABELS, GROUPS), RANK.bind(LABELS, GROUPS)
-    expected = (inner.gradient(sglb.scale(t) * SCORES, t) + bound.noise(t)) / sglb.scale(t + 1)
+    expected = (inner.gradient(sglb.shrinkage(t) * SCORES, t) + bound.noise(t)) / sglb.shrinkage(t + 1)
     np.testing.assert_array_equal(bound.gradient(SCORES, t), expected)
     assert bound.rows == ROWS
 
@@ -168,7 +169,7 @@ def test_gradients_stay_finite_up_to_the_guard() -> None:
     refused_at = None
     for t in range(200):
         try:
-            gradient = bound.gradient(SCORES / bound.loss.scale(t), t).astype(np.float32)
+            gradient = bound.gradient(SCORES / bound.loss.shrinkage(t), t).astype(np.float32)
         except ValueError:
             refused_at = t
             break
@@ -185,7 +186,7 @@ def test_gradients_stay_finite_up_to_the_guard() -> None:
         ("diffusion_temperature", [0, -1, math.nan, -math.inf, True, "1", None], r"above 0, got .*inf means no noise"),
         ("model_shrink_rate", [-1e-3, math.nan, math.inf, True, "0", None], r"at least 0, got"),
         ("model_shrink_mode", ["constant", "Falling", None, 0], r"\"Constant\" or \"Decreasing\", got"),
-        ("seed", [-1, 1.0, True, "1", None], r"whole number of at least 0, got"),
+        ("seed", [-1, 1.0, True, "1", None, 2**64, 2**70], r"whole number of at least 0.*, got"),
     ],
 )
 def test_bad_parameters(parameter: str, values: list[Any], message: str) -> None:
@@ -204,7 +205,7 @@ def test_a_model_must_not_be_shrunk_to_nothing_or_beyond() -> None:
 @pytest.mark.parametrize("iterations", [-1, 1.5, True, None, "3"])
 def test_bad_iterations(iterations: Any) -> None:
     with pytest.raises(ValueError, match="iterations must be a whole number of at least 0, got"):
-        sr.SGLB(RANK).scale(iterations)
+        sr.SGLB(RANK).shrinkage(iterations)
 
 
 def test_bad_data_is_refused_as_by_the_loss() -> None:
@@ -246,8 +247,38 @@ def test_any_loss_can_be_wrapped() -> None:
     np.testing.assert_array_equal(wrapped.bind(LABELS, GROUPS).gradient(SCORES), inner.bind(LABELS, GROUPS).gradient(SCORES))
 
 
-def test_an_absolute_hessian_is_refused() -> None:
+def test_noise_goes_with_a_hessian_of_one() -> None:
+    loss = sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.0)
     with pytest.raises(
-        ValueError, match=r"SGLB goes with hessian=\"one\".*got StochasticRank\('ndcg@5', sfa=False, hessian="
+        ValueError, match=r"diffusion_temperature goes with hessian_constant=1.*got StochasticRank\('ndcg@5', .*inf shrinks"
     ):
-        sr.SGLB(sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.0))
+        sr.SGLB(loss)
+
+
+@pytest.mark.parametrize(
+    "loss", [sr.StochasticRank("ndcg@5", sfa=False, hessian_constant=0.3), sr.LambdaMART("map"), sr.YetiLoss("mrr")]
+)
+def test_shrinkage_without_noise_goes_with_any_hessian(loss: Any) -> None:
+    sglb = sr.SGLB(loss, learning_rate=0.2, diffusion_temperature=math.inf, model_shrink_rate=0.5)
+    gradient, hessian = sglb.bind(LABELS, GROUPS).derivatives(SCORES, 3)
+    inner, curvature = loss.bind(LABELS, GROUPS).derivatives(0.9**3 * SCORES, 3)
+    np.testing.assert_allclose(gradient, inner / 0.9**4, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(hessian, curvature, rtol=1e-7, atol=1e-12)
+
+
+def test_threads_are_those_of_the_loss_or_else_those_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: set[int] = set()
+    run = _threads.run
+    monkeypatch.setattr(
+        _threads,
+        "run",
+        lambda work, borders, threads, scratch=None: used.add(threads) or run(work, borders, threads, scratch),
+    )
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
+    for loss, given, expected in ((RANK, None, 3), (RANK, 2, 2), (dataclasses.replace(RANK, threads=4), 2, 4)):
+        bound = sr.SGLB(loss).bind(LABELS, GROUPS)
+        assert bound.threads is None
+        bound.threads = given
+        used.clear()
+        bound.gradient(SCORES)
+        assert used == {expected}

@@ -1,30 +1,41 @@
-"""Sums of Gaussian densities, the cost of every gradient.
+"""Sums of densities, the cost of every gradient.
 
-Coordinates are in units in which the density is a power of two: with kappa = sqrt(log2(e)/2),
-exp(-(y - x)^2/2) = 2^-(kappa*y - kappa*x)^2. The constant factor of the density is left to the caller.
-Arrays are padded to a multiple of `LANES`, so that vectorised loops have no scalar remainder.
+Coordinates are in units in which the density is made of powers of two: with kappa = sqrt(log2(e)/2),
+exp(-(y - x)^2/2) = 2^-(kappa*y - kappa*x)^2; for logistic noise the unit is log2(e). The constant factor of the density is
+left to the caller. Arrays are padded to a multiple of `LANES`, so that vectorised loops have no scalar remainder.
 
-Many sources are summed by a fast Gauss transform. The sorted sources are cut into boxes two standard deviations wide. With
-s and t the distances of target and source from the centre of a box, 2^-(s - t)^2 = 2^-s^2 2^-t^2 exp(2 ln2 s t), and the
-exponential is a short power series: a box is to every target a polynomial in s. Targets that are in the box themselves, for
-which sources above and below must be told apart, use the series of the sources before them, and of those after them.
+Many sources of normal noise are summed by a fast Gauss transform. The sorted sources are cut into boxes two standard
+deviations wide. With s and t the distances of target and source from the centre of a box,
+2^-(s - t)^2 = 2^-s^2 2^-t^2 exp(2 ln2 s t), and the exponential is a short power series: a box is to every target a
+polynomial in s. Targets that are in the box themselves, for which sources above and below must be told apart, use the series
+of the sources before them, and of those after them.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._constants import Array
 from .policy import inline, inner, wide
 
 KAPPA = math.sqrt(0.5 * math.log2(math.e))
+LOG2_E = math.log2(math.e)
+X, GAIN, TOTAL = range(3)  # rows of a table of documents: where they are without noise, gain, the gradient so far
+SURVIVAL, BELOW, ABOVE = range(3, 6)
+"""Further rows for the best documents, by position: the inverse of their continuation, and the coefficients of jumps past
+them, from below and from above. Where they are with noise, y, is an array by itself: the sorted values."""
+TOP_ROWS = 6
+
+LOGISTIC_LAW = 1  # the law of the noise; that of normal noise is None
 LANES = 16
 TERMS = 24  # of the power series, three times eight; what is left out is below 1e-12 of the largest density
 SPARSE = 4  # a box with fewer sources is summed directly
-_FEW = 16  # documents of a box that are summed directly
 _CHUNK = 256  # documents that are taken through the steps of a box together
-WORK = 2 * TERMS + _FEW + 2 * _CHUNK
+WORK = 2 * TERMS + LANES + 2 * _CHUNK
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, held in the low bits
 _EXPONENT = np.int64(52)
@@ -39,8 +50,16 @@ _OVER_FACTORIAL = [(2.0 * math.log(2.0)) ** k / math.factorial(k) for k in range
 _EIGHTHS = np.array([_OVER_FACTORIAL[k] if k // 8 == part else 0.0 for part in range(3) for k in range(TERMS)])
 
 
+class Boxes(NamedTuple):
+    """Box b holds sources starts[b]..starts[b+1]-1 and has the power series series[b]; `work` is room for WORK numbers."""
+
+    starts: NDArray[np.int64]
+    series: Array
+    work: Array
+
+
 @inline
-def padded(n):
+def whole_lanes(n):
     """The smallest multiple of `LANES` that is at least n."""
     return (n + LANES - 1) // LANES * LANES
 
@@ -63,116 +82,141 @@ def exp2_negative(t):
     return np.int64(np.float64(p).view(np.int64) + exponent).view(np.float64)
 
 
+@inline
+def normal(t):
+    """The normal density at t/KAPPA, without its constant factor."""
+    return exp2_negative(-t * t)
+
+
+@inline
+def logistic(t):
+    """The logistic density at t/LOG2_E: e^-|t|/(1 + e^-|t|)^2."""
+    e = exp2_negative(-abs(t))
+    return e / ((1.0 + e) * (1.0 + e))
+
+
+@inline
+def density(law, t):
+    """Normal if `law` is None, else logistic. None has a type of its own, so that numba compiles a version for each law."""
+    if law is None:
+        return normal(t)
+    return logistic(t)
+
+
+# Documents come as slices: an index that starts at 0 cannot be negative, which numba would have to allow for, slowly.
 @inner
-def add_passing(total, x, gain, begin, end, y_u, gain_u, q):
-    """Documents begin..end, all ranked below u, each pass u: D = q (g_j - g_u)."""
+def add_passing(law, total, x, gain, y_u, gain_u, q):
+    """Documents, all ranked below u, each pass u: D = q (g_j - g_u)."""
     wide()
-    # Slices: an index that starts at 0 cannot be negative, which numba would have to allow for, in a way that is slow.
-    total, x, gain = total[begin:end], x[begin:end], gain[begin:end]
     for j in range(len(total)):
-        t = y_u - x[j]
-        total[j] += q * (gain[j] - gain_u) * exp2_negative(-t * t)
+        total[j] += q * (gain[j] - gain_u) * density(law, y_u - x[j])
 
 
 @inline
-def cross(total, x, gain, survival, n, m, y_u, gain_u, q_below, q_above):
-    """The first n sorted documents each cross u, the document at position m: from below if they stand after it, else from
-    above, where the product before u is theirs divided by their own continuation (`survival` is its inverse)."""
-    wide()
-    for i in range(n):
-        t = y_u - x[i]
-        q = q_below if i > m else q_above * survival[i]
-        total[i] += q * (gain[i] - gain_u) * exp2_negative(-t * t)
-
-
-@inner
-def add_crossing(total, x, gain, survival, begin, end, m, y_u, gain_u, q_below, q_above):
-    """`cross` for sorted documents begin..end."""
-    wide()
-    total, x, gain, survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
-    cross(total, x, gain, survival, end - begin, m - begin, y_u, gain_u, q_below, q_above)
-
-
-@inner
-def cross_all(total, x, y, gain, survival, n, sources, q_below, q_above):
-    """The first n sorted documents (n padded) cross the first `sources`; as `cross`, but faster: whether a document stands
-    above or below the source must be asked only in the source's own block of LANES. Four sources are taken at a time."""
-    wide()
-    for m in range(0, sources, 4):
-        begin = m // LANES * LANES
-        end = begin + LANES
-        y0, g0, b0, a0 = _source(y, gain, q_below, q_above, m, sources)
-        y1, g1, b1, a1 = _source(y, gain, q_below, q_above, m + 1, sources)
-        y2, g2, b2, a2 = _source(y, gain, q_below, q_above, m + 2, sources)
-        y3, g3, b3, a3 = _source(y, gain, q_below, q_above, m + 3, sources)
-        if begin > 0:
-            upper, upper_x, upper_gain, upper_survival = total[:begin], x[:begin], gain[:begin], survival[:begin]
-            for i in range(len(upper)):
-                g = upper_gain[i]
-                one = a0 * (g - g0) * _density(y0 - upper_x[i]) + a1 * (g - g1) * _density(y1 - upper_x[i])
-                two = a2 * (g - g2) * _density(y2 - upper_x[i]) + a3 * (g - g3) * _density(y3 - upper_x[i])
-                upper[i] += upper_survival[i] * (one + two)
-        if end < n:
-            lower, lower_x, lower_gain = total[end:n], x[end:n], gain[end:n]
-            for i in range(len(lower)):
-                g = lower_gain[i]
-                one = b0 * (g - g0) * _density(y0 - lower_x[i]) + b1 * (g - g1) * _density(y1 - lower_x[i])
-                two = b2 * (g - g2) * _density(y2 - lower_x[i]) + b3 * (g - g3) * _density(y3 - lower_x[i])
-                lower[i] += one + two
-        if begin < n:
-            near, near_x, near_gain, near_survival = total[begin:end], x[begin:end], gain[begin:end], survival[begin:end]
-            for u in range(m, min(m + 4, sources)):
-                cross(near, near_x, near_gain, near_survival, LANES, u - begin, y[u], gain[u], q_below[u], q_above[u])
+def _source(top, y, m):
+    """Where a source is, its gain and its coefficients."""
+    return y[m], top[GAIN, m], top[BELOW, m], top[ABOVE, m]
 
 
 @inline
-def _source(y, gain, q_below, q_above, m, sources):
-    """Where a source is, its gain and coefficients; beyond the last, nothing."""
+def _source_or_none(top, y, m, sources):
+    """Beyond the last source, one without effect."""
     if m < sources:
-        return y[m], gain[m], q_below[m], q_above[m]
+        return _source(top, y, m)
     return 0.0, 0.0, 0.0, 0.0
 
 
 @inline
-def _density(t):
-    return exp2_negative(-t * t)
+def _cross(law, total, x, gain, survival, m, source):
+    """LANES sorted documents each cross u, a source at position m from the first of them: from below if they stand after it,
+    else from above, where the product before u is theirs divided by their own continuation (`survival` is its inverse)."""
+    wide()
+    y_u, gain_u, below, above = source
+    for i in range(LANES):
+        q = below if i > m else above * survival[i]
+        total[i] += q * (gain[i] - gain_u) * density(law, y_u - x[i])
 
 
 @inner
-def make_boxes(y, gain, q_below, q_above, both, sources, starts, series, work):
-    """Cut the sorted sources into boxes; returns how many. Box b holds sources starts[b]..starts[b+1]-1.
+def cross_all(law, top, y, n, sources):
+    """The first n sorted documents (n padded) cross the first `sources`.
 
-    series[b] has four rows: the power series of the box with coefficients q_below, q_below*g and, if `both` are wanted,
-    q_above, q_above*g. Boxes with fewer than SPARSE sources have none, and a run of such boxes next to each other shares one
-    entry of `starts`. `work` is room for `WORK` numbers.
+    Whether a document stands above or below a source must be asked only in the source's own block of LANES. The documents of
+    other blocks cross four sources at a time.
     """
     wide()
-    boxes = begin = np.int64(0)
+    total, x, gain, survival = top[TOTAL], top[X], top[GAIN], top[SURVIVAL]
+    if n <= LANES:
+        for m in range(sources):
+            source = _source(top, y, m)
+            if source[2] != 0.0 or source[3] != 0.0:
+                _cross(law, total, x, gain, survival, m, source)
+        return
+    for m in range(0, sources, 4):
+        begin = m // LANES * LANES
+        end = begin + LANES
+        y0, g0, b0, a0 = _source_or_none(top, y, m, sources)
+        y1, g1, b1, a1 = _source_or_none(top, y, m + 1, sources)
+        y2, g2, b2, a2 = _source_or_none(top, y, m + 2, sources)
+        y3, g3, b3, a3 = _source_or_none(top, y, m + 3, sources)
+        if begin > 0:
+            far_total, far_x, far_gain, far_survival = total[:begin], x[:begin], gain[:begin], survival[:begin]
+            for i in range(len(far_total)):
+                g = far_gain[i]
+                one = a0 * (g - g0) * density(law, y0 - far_x[i]) + a1 * (g - g1) * density(law, y1 - far_x[i])
+                two = a2 * (g - g2) * density(law, y2 - far_x[i]) + a3 * (g - g3) * density(law, y3 - far_x[i])
+                far_total[i] += far_survival[i] * (one + two)
+        if end < n:
+            far_total, far_x, far_gain = total[end:n], x[end:n], gain[end:n]
+            for i in range(len(far_total)):
+                g = far_gain[i]
+                one = b0 * (g - g0) * density(law, y0 - far_x[i]) + b1 * (g - g1) * density(law, y1 - far_x[i])
+                two = b2 * (g - g2) * density(law, y2 - far_x[i]) + b3 * (g - g3) * density(law, y3 - far_x[i])
+                far_total[i] += one + two
+        if begin < n:
+            near_total, near_x, near_gain, near_survival = (
+                total[begin:end],
+                x[begin:end],
+                gain[begin:end],
+                survival[begin:end],
+            )
+            for u in range(m, min(m + 4, sources)):
+                _cross(law, near_total, near_x, near_gain, near_survival, u - begin, _source(top, y, u))
+
+
+@inner
+def make_boxes(boxes, top, y, sources, both):
+    """Cut the sorted sources into boxes; returns how many.
+
+    series[b] has four parts: the power series of the box with coefficients below, below*g and, if `both` are wanted,
+    above, above*g. Boxes with fewer than SPARSE sources have none, and a run of such boxes next to each other shares one
+    entry of `starts`.
+    """
+    wide()
+    work = boxes.work
+    count = begin = np.int64(0)
     while begin < sources:
         end = begin + 1
         while end < sources and y[begin] - y[end] < _WIDTH:
             end += 1
         if end - begin >= SPARSE:
-            centre, row = _centre(y, begin, end), series[boxes]
-            _clear(work)
-            _add_sources(work, y, gain, q_below, begin, end, centre)
-            for k in range(2 * TERMS):
-                row[k] = work[k]
-            if both:
+            centre, row = _centre(y, begin, end), boxes.series[count]
+            for side in range(2 if both else 1):
                 _clear(work)
-                _add_sources(work, y, gain, q_above, begin, end, centre)
+                _add_sources(work, y, top[GAIN], top[BELOW + side], begin, end, centre)
+                part = row[2 * TERMS * side : 2 * TERMS * (side + 1)]
                 for k in range(2 * TERMS):
-                    row[2 * TERMS + k] = work[k]
+                    part[k] = work[k]
         else:
             # So that the number of boxes stays a small part of the sources, sparse neighbours are joined.
             while end < sources and end - begin < SPARSE:
                 end += 1
-            series[boxes, 0] = np.nan
-        starts[boxes] = begin
-        boxes += 1
+            boxes.series[count, 0] = np.nan
+        boxes.starts[count] = begin
+        count += 1
         begin = end
-    starts[boxes] = sources
-    return boxes
+    boxes.starts[count] = sources
+    return count
 
 
 @inline
@@ -186,7 +230,7 @@ def _clear(work):
         work[k] = 0.0
 
 
-@inline
+@inner
 def _add_sources(work, y, gain, q, begin, end, centre):
     """Add the sources begin..end to the power series with coefficients q, work[:TERMS], and q*g, the TERMS after them."""
     wide()
@@ -219,18 +263,72 @@ def _series_at(series, s):
 
 
 @inner
-def _box_values(values, densities, x, gain, centre, plain, gained):
+def _box_values(values, densities, x, gain, centre, series):
     """What a box adds to each target: sum of q (gain - g) 2^-(s - t)^2 over its sources, s and t from its centre.
 
-    Step by step: the numbers that one step needs for all targets fit into the processor's registers.
+    `series` has the coefficients q, then q*g. Step by step: the numbers that one step needs for all targets fit into the
+    processor's registers.
     """
     wide()
+    plain, gained = series[:TERMS], series[TERMS : 2 * TERMS]
     for i in range(len(values)):
-        densities[i] = _density(x[i] - centre)
+        densities[i] = normal(x[i] - centre)
     for i in range(len(values)):
         values[i] = gain[i] * _series_at(plain, x[i] - centre)
     for i in range(len(values)):
         values[i] = (values[i] - _series_at(gained, x[i] - centre)) * densities[i]
+
+
+@inner
+def _add_box(total, x, gain, centre, series, work):
+    """Documents, none of them above a source of the box, cross its sources."""
+    wide()
+    for first in range(0, len(total), _CHUNK):
+        last = min(first + _CHUNK, len(total))
+        some, values, densities = total[first:last], work[-_CHUNK:][: last - first], work[-2 * _CHUNK :][: last - first]
+        _box_values(values, densities, x[first:last], gain[first:last], centre, series)
+        for i in range(len(some)):
+            some[i] += values[i]
+
+
+@inner
+def pass_boxes(documents, top, y, boxes, count, begin, end):
+    """Documents begin..end, none of them a source, pass all sources, by the boxes of `make_boxes`."""
+    wide()
+    total, x, gain = documents[TOTAL, begin:end], documents[X, begin:end], documents[GAIN, begin:end]
+    for b in range(count):
+        first, last = boxes.starts[b], boxes.starts[b + 1]
+        if np.isnan(boxes.series[b, 0]):
+            for m in range(first, last):
+                add_passing(None, total, x, gain, y[m], top[GAIN, m], top[BELOW, m])
+        else:
+            _add_box(total, x, gain, _centre(y, first, last), boxes.series[b], boxes.work)
+
+
+# From here on: what only long lists need.
+
+
+@inner
+def _add_box_above(total, survival, x, gain, centre, series, work):
+    """Sorted documents, none of them below a source of the box, cross its sources."""
+    wide()
+    for first in range(0, len(total), _CHUNK):
+        last = min(first + _CHUNK, len(total))
+        some, values, densities = total[first:last], work[-_CHUNK:][: last - first], work[-2 * _CHUNK :][: last - first]
+        _box_values(values, densities, x[first:last], gain[first:last], centre, series)
+        factor = survival[first:last]
+        for i in range(len(some)):
+            some[i] += factor[i] * values[i]
+
+
+@inner
+def _add_crossing(total, x, gain, survival, m, source):
+    """Sorted documents each cross a source at position m from the first of them, as in `_cross`."""
+    wide()
+    y_u, gain_u, below, above = source
+    for i in range(len(total)):
+        q = below if i > m else above * survival[i]
+        total[i] += q * (gain[i] - gain_u) * normal(y_u - x[i])
 
 
 @inner
@@ -247,100 +345,63 @@ def _first_at_most(y, n, bound):
 
 
 @inner
-def _add_box(total, x, gain, begin, end, centre, plain, gained, work):
-    """Documents begin..end, none of them above a source of the box, cross its sources."""
-    wide()
-    for first in range(begin, end, _CHUNK):
-        last = min(first + _CHUNK, end)
-        some, values, densities = total[first:last], work[-_CHUNK:][: last - first], work[-2 * _CHUNK :][: last - first]
-        _box_values(values, densities, x[first:last], gain[first:last], centre, plain, gained)
-        for i in range(len(some)):
-            some[i] += values[i]
-
-
-@inner
-def _add_box_above(total, x, gain, survival, begin, end, centre, plain, gained, work):
-    """Sorted documents begin..end, none of them below a source of the box, cross its sources."""
-    wide()
-    for first in range(begin, end, _CHUNK):
-        last = min(first + _CHUNK, end)
-        some, values, densities = total[first:last], work[-_CHUNK:][: last - first], work[-2 * _CHUNK :][: last - first]
-        _box_values(values, densities, x[first:last], gain[first:last], centre, plain, gained)
-        factor = survival[first:last]
-        for i in range(len(some)):
-            some[i] += factor[i] * values[i]
-
-
-@inner
-def pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, boxes, starts, series, work):
-    """Documents begin..end, none of them a source, pass all sources, by the boxes of `make_boxes`."""
-    wide()
-    for b in range(boxes):
-        first, last = starts[b], starts[b + 1]
-        if np.isnan(series[b, 0]):
-            for m in range(first, last):
-                add_passing(total, x, gain, begin, end, y[m], top_gain[m], q_below[m])
-        else:
-            plain, gained = series[b, :TERMS], series[b, TERMS : 2 * TERMS]
-            _add_box(total, x, gain, begin, end, _centre(y, first, last), plain, gained, work)
-
-
-@inner
-def _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, low, high, centre, work):
+def _pass_through(top, y, first, last, low, high, work):
     """Documents low..high of the box first..last cross each other and the rest of the box.
 
     A few at a time: those that stand together directly, the others by the series, in `work`, of all the sources before them
     and, on the way back, of all after them.
     """
     wide()
-    plain, gained, sums = work[:TERMS], work[TERMS : 2 * TERMS], work[2 * TERMS : 2 * TERMS + _FEW]
-    densities = work[-2 * _CHUNK :][:_FEW]
+    total, x, gain, survival, centre = top[TOTAL], top[X], top[GAIN], top[SURVIVAL], _centre(y, first, last)
+    sums, densities = work[2 * TERMS : 2 * TERMS + LANES], work[-2 * _CHUNK :][:LANES]
     _clear(work)
-    for begin in range(first, high, _FEW):
-        end = min(begin + _FEW, last)
+    for begin in range(first, high, LANES):
+        end = min(begin + LANES, last)
         if end > low:
-            few_x, few_gain = x[begin : begin + _FEW], gain[begin : begin + _FEW]
-            few_survival = survival[begin : begin + _FEW]
-            _box_values(sums, densities, few_x, few_gain, centre, plain, gained)
+            few_x, few_gain = x[begin : begin + LANES], gain[begin : begin + LANES]
+            few_survival = survival[begin : begin + LANES]
+            _box_values(sums, densities, few_x, few_gain, centre, work)
             for m in range(begin, end):
-                cross(sums, few_x, few_gain, few_survival, _FEW, m - begin, y[m], gain[m], q_below[m], q_above[m])
+                _cross(None, sums, few_x, few_gain, few_survival, m - begin, _source(top, y, m))
             for i in range(max(begin, low), min(end, high)):
                 total[i] += sums[i - begin]
-        _add_sources(work, y, gain, q_below, begin, end, centre)
+        _add_sources(work, y, gain, top[BELOW], begin, end, centre)
     _clear(work)
-    for begin in range(first + (last - 1 - first) // _FEW * _FEW, low - _FEW, -_FEW):
-        end = min(begin + _FEW, last)
+    for begin in range(first + (last - 1 - first) // LANES * LANES, low - LANES, -LANES):
+        end = min(begin + LANES, last)
         if begin < high:
-            few_x, few_gain = x[begin : begin + _FEW], gain[begin : begin + _FEW]
-            _box_values(sums, densities, few_x, few_gain, centre, plain, gained)
+            few_x, few_gain = x[begin : begin + LANES], gain[begin : begin + LANES]
+            _box_values(sums, densities, few_x, few_gain, centre, work)
             for i in range(max(begin, low), min(end, high)):
                 total[i] += survival[i] * sums[i - begin]
-        _add_sources(work, y, gain, q_above, begin, end, centre)
+        _add_sources(work, y, gain, top[ABOVE], begin, end, centre)
 
 
 @inner
-def add_boxes(total, x, y, gain, survival, n, q_below, q_above, boxes, starts, series, work, begin, end):
+def add_boxes(top, y, boxes, count, n, begin, end):
     """Sorted documents begin..end each cross all sources, by the boxes of `make_boxes`."""
     wide()
-    for b in range(boxes):
-        first, last = starts[b], starts[b + 1]
+    total, x, gain, survival = top[TOTAL], top[X], top[GAIN], top[SURVIVAL]
+    for b in range(count):
+        first, last = boxes.starts[b], boxes.starts[b + 1]
         low, high = begin, end
         if n > _SEARCHED:  # only documents whose own place, less its noise, is within reach of the box are touched
             low = max(begin, _first_at_most(y, n, y[first] + _REACH + _NOISE))
             high = min(end, _first_at_most(y, n, y[last - 1] - _REACH - _NOISE))
             if low >= high:
                 continue
-        if np.isnan(series[b, 0]):
+        if np.isnan(boxes.series[b, 0]):
             for m in range(first, last):
-                add_crossing(total, x, gain, survival, low, high, m, y[m], gain[m], q_below[m], q_above[m])
+                source = _source(top, y, m)
+                _add_crossing(total[low:high], x[low:high], gain[low:high], survival[low:high], m - low, source)
             continue
-        centre = _centre(y, first, last)
-        below, below_gained = series[b, :TERMS], series[b, TERMS : 2 * TERMS]
-        above, above_gained = series[b, 2 * TERMS : 3 * TERMS], series[b, 3 * TERMS :]
+        centre, work = _centre(y, first, last), boxes.work
         if low < first:
-            _add_box_above(total, x, gain, survival, low, min(high, first), centre, above, above_gained, work)
+            a, z, series = low, min(high, first), boxes.series[b, 2 * TERMS :]
+            _add_box_above(total[a:z], survival[a:z], x[a:z], gain[a:z], centre, series, work)
         if last < high:
-            _add_box(total, x, gain, max(low, last), high, centre, below, below_gained, work)
+            a, z, series = max(low, last), high, boxes.series[b, : 2 * TERMS]
+            _add_box(total[a:z], x[a:z], gain[a:z], centre, series, work)
         low, high = max(low, first), min(high, last)
         if low < high:
-            _pass_through(total, x, y, gain, survival, q_below, q_above, first, last, low, high, centre, work)
+            _pass_through(top, y, first, last, low, high, work)

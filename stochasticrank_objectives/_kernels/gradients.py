@@ -1,11 +1,11 @@
-"""The entry points: gradients and values of whole ranges of queries.
+"""The entry points: gradients of whole ranges of queries.
 
 A query's documents are held with the largest gain first (`order` says where each stands in the data), so documents without
 gain are at the end, and reading them forwards or backwards is the best or the worst order of ties.
 
-A gradient goes through the steps load, draw, rank, add and finish. `gradient_range` takes many queries through all of them,
-`long_range` likewise with the fast Gauss transform where many documents can jump; a single huge query is taken through them
-one by one (`load_one`, ...), so that threads can share each step.
+A gradient goes through the steps load, draw, rank, add and finish. `_each_query` takes many queries through all of them,
+with one of several estimates; a single huge query is taken through them one by one (`load_one`, ...), so that threads can
+share each step.
 """
 
 from __future__ import annotations
@@ -14,91 +14,90 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._constants import CASCADE, FAST_FROM, MEAN, PLAIN, WORST, Array
+from .._constants import CASCADE, FAST_FROM, PLAIN, Array
 from .gauss import (
-    KAPPA,
+    ABOVE,
+    BELOW,
+    GAIN,
     LANES,
+    LOGISTIC_LAW,
     SPARSE,
+    SURVIVAL,
     TERMS,
+    TOP_ROWS,
+    TOTAL,
     WORK,
+    Boxes,
+    X,
     add_boxes,
-    add_crossing,
     add_passing,
-    cross,
     cross_all,
+    density,
     make_boxes,
-    padded,
     pass_boxes,
+    whole_lanes,
 )
-from .noise import fill_normals
-from .noise import padded as noise_padded
-from .policy import aligned, inline, inner, kernel, reduction, spliced
-from .rules import fill_jumps, list_value, mean_value
-from .selection import Sorting, make_sorting, room, second_largest_stop, select, sort_descending
+from .noise import fill_logistics, fill_normals
+from .noise import room as noise_room
+from .policy import aligned, inner, kernel, plain, reduction, spliced, table
+from .rules import fill_jumps, list_value
+from .selection import SORTED, Sorting, make_sorting, second_largest_stop, select
 
 FEW_PASSED = 6  # sources from which on it pays to make boxes
 
 _LARGEST = 1e150  # scores are clipped here, so that no square overflows
-_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+_SAME = 1e-140  # scores that differ by less are the same: their squares would vanish
+
+
+Z, Y, NOISE = range(3, 6)  # further rows of a table of documents: centred scores, where they are with noise, the noise
+_DOCUMENT_ROWS = 6
 
 
 class Scratch(NamedTuple):
-    """Arrays for one query after another.
+    """Arrays for one query after another: a table of its documents by falling gain, and one of the best by position."""
 
-    By document, in the order of falling gain: z centred scores, x where the documents are without noise, y with it, gain,
-    noise, total (the gradient so far). By position in the list sorted by y: top_y, place (which document), and of those that
-    can jump top_x, top_gain, top_total, survival, q_below, q_above.
-    """
-
-    z: Array
-    x: Array
-    y: Array
-    gain: Array
-    noise: Array
-    total: Array
-    top_y: Array
-    place: NDArray[np.int64]
-    spare_y: Array
-    spare_index: NDArray[np.int64]
-    tally: NDArray[np.int64]
-    top_x: Array
-    top_gain: Array
-    top_total: Array
-    survival: Array
-    q_below: Array
-    q_above: Array
-    starts: NDArray[np.int64]
-    series: Array
-    work: Array
+    documents: Array
+    sorting: Sorting
+    top: Array
+    boxes: Boxes
 
 
-def make_scratch(n: int, cut: int, long: bool) -> Scratch:
-    """Room for queries of up to n documents; `long` for those in which more than FAST_FROM may jump."""
-    wide = noise_padded.py_func(n)
-    space = padded.py_func(n) + LANES if long else padded.py_func(room.py_func(n, min(cut + 1, n)))
-    boxes = (n if long else min(cut, n)) // SPARSE + 2
-    z, x, y, gain, noise, total, spare_index = aligned(*[wide] * 7)
-    top_y, place, spare_y, tally, top_x, top_gain, top_total, survival, q_below, q_above = aligned(*[space] * 10)
+class Ranked(NamedTuple):
+    """What ranking a query has found: (top, last, reach) of `fill_jumps`; how many boxes there are of all that can jump, in
+    which case the whole query is sorted; else how many of the first `top`, for the others to pass."""
+
+    top: int
+    last: int
+    reach: int
+    boxes: int
+    passed: int
+
+
+def make_scratch(n: int, cut: int, fast: bool) -> Scratch:
+    """Room for queries of up to n documents; `fast` for those in which more than FAST_FROM may jump."""
+    jumping = n if fast else min(cut + 1, n)
+    boxes = jumping // SPARSE + 2
+    top = table(TOP_ROWS, plain(whole_lanes)(jumping) + LANES)
+    top[GAIN], top[SURVIVAL] = 0.0, 1.0
     starts, series, work = aligned(boxes + 1, boxes * 4 * TERMS, WORK)
-    top_gain[:], survival[:] = 0.0, 1.0
-    return Scratch(
-        z, x, y, gain, noise, total, top_y, place.view(np.int64), spare_y, spare_index.view(np.int64), tally.view(np.int64),
-        top_x, top_gain, top_total, survival, q_below, q_above, starts.view(np.int64), series.reshape(boxes, -1), work,
-    )  # fmt: skip
+    documents = table(_DOCUMENT_ROWS, plain(noise_room)(n))
+    return Scratch(documents, make_sorting(n), top, Boxes(starts.view(np.int64), series.reshape(boxes, -1), work))
 
 
-def make_work() -> Array:
-    """Room that each thread which shares a huge query needs for itself."""
-    return aligned(WORK)[0]
+def with_own_work(s: Scratch) -> Scratch:
+    """The same arrays, but for what each thread that shares a huge query needs for itself."""
+    return s._replace(boxes=s.boxes._replace(work=aligned(WORK)[0]))
+
+
+# ---------------------------------------------------------- steps
 
 
 @spliced
-def _begin(s, kind, weights, cut):
+def _begin(s, rule):
     """Fill what is the same for every query."""
-    if kind == PLAIN:
-        fill_jumps(kind, weights, cut, s.top_gain, len(s.top_gain), s.q_below, s.q_above)
+    if rule.kind == PLAIN:
+        fill_jumps(rule, s.top[GAIN], s.top.shape[1], s.top[BELOW], s.top[ABOVE])
 
 
 @reduction
@@ -118,98 +117,105 @@ def _dot(a, b, n):
 
 
 @spliced
-def _load(s, scores, order, gains, relevance, begin, n, sigma, mu):
-    """Centre the scores of one query, in the order of its gains, and place them: x = kappa (z/sigma - mu r).
+def _load(s, scores, problem, query):
+    """Centre the scores of one query, in the order of its gains, and place them: x = unit (z/sigma - mu r).
 
     Returns whether the scores have a finite sum, which proves that all of them are finite.
     """
-    z, x, gain, total = s.z, s.x, s.gain, s.total
-    rows, places, known = scores[begin : begin + n], order[begin : begin + n], gains[begin : begin + n]
+    layout, smoothing = problem.layout, problem.smoothing
+    documents = s.documents
+    z, x, gain, total = documents[Z], documents[X], documents[GAIN], documents[TOTAL]
+    begin, end = layout.ptr[query], layout.ptr[query + 1]
+    n = end - begin
+    rows, places, known = scores[begin:end], layout.order[begin:end], problem.rule.gains[begin:end]
     reference = rows[0]
     for j in range(n):
         z[j] = min(max(rows[np.uint32(places[j])] - reference, -_LARGEST), _LARGEST)
         gain[j] = known[j]
     mean = _sum(z, n) / n
-    scale = KAPPA / sigma
+    stretch = smoothing.unit / smoothing.sigma
     for j in range(n):
         z[j] -= mean
-        x[j] = min(max(z[j] * scale, -_LARGEST), _LARGEST)
+        x[j] = min(max(z[j] * stretch, -_LARGEST), _LARGEST)
         total[j] = 0.0
-    if mu > 0.0:
-        shift = KAPPA * mu
-        shifts = relevance[begin : begin + n]
+    if smoothing.mu > 0.0:
+        shift = smoothing.unit * smoothing.mu
+        relevance = layout.relevance[begin:end]
         for j in range(n):
-            x[j] -= shift * shifts[j]
-    for j in range(n, padded(n)):
+            x[j] -= shift * relevance[j]
+    for j in range(n, whole_lanes(n)):
         x[j] = gain[j] = total[j] = 0.0
     return math.isfinite(_sum(rows, n))
 
 
+@inner
+def _move(documents, unit, begin, end):
+    """Where the noise moves documents begin..end."""
+    x, y, noise = documents[X, begin:end], documents[Y, begin:end], documents[NOISE, begin:end]
+    for j in range(len(y)):
+        y[j] = x[j] + unit * noise[j]
+
+
 @spliced
-def _draw(s, n, key, query_key, sample, begin, end):
-    """Noise blocks begin..end of the query, and where they move its documents."""
-    fill_normals(s.noise, n, key, query_key, sample, begin, end)
-    stride = noise_padded(n) // 4
-    for lane in range(4):
-        x, y = s.x[lane * stride : (lane + 1) * stride], s.y[lane * stride : (lane + 1) * stride]
-        noise = s.noise[lane * stride : (lane + 1) * stride]
-        for block in range(begin, end):
-            y[block] = x[block] + KAPPA * noise[block]
+def _draw(s, problem, query, n, sample):
+    """Normal noise, and where it moves the query's documents."""
+    blocks, key = noise_room(n) // 4, problem.layout.query_keys[query]
+    fill_normals(s.documents[NOISE], n, problem.smoothing.key, key, sample, np.int64(0), blocks)
+    _move(s.documents, problem.smoothing.unit, np.int64(0), n)
 
 
 @spliced
 def _sort(s, values, n, size, floor, worst):
     """Sort the best `size` documents and fetch their gains; returns how many there are."""
-    place, gain, top_gain = s.place, s.gain, s.top_gain
-    count = select(values, n, size, floor, worst, s.top_y, place, s.spare_y, s.spare_index, s.tally)
+    places, gain, top_gain = s.sorting.places[SORTED], s.documents[GAIN], s.top[GAIN]
+    count = select(values, n, size, floor, worst, s.sorting)
     for i in range(count):
-        top_gain[i] = gain[place[i]]
+        top_gain[i] = gain[places[i]]
     return count
 
 
 @spliced
-def _set_apart(s, kind, served):
+def _set_apart(s, rule, served):
     """The first `served` documents of the sorted list, in its order."""
-    place, x, total = s.place, s.x, s.total
-    top_x, top_total, top_gain, survival = s.top_x, s.top_total, s.top_gain, s.survival
+    places, x, total = s.sorting.places[SORTED], s.documents[X], s.documents[TOTAL]
+    top_x, top_total, top_gain, survival = s.top[X], s.top[TOTAL], s.top[GAIN], s.top[SURVIVAL]
     for i in range(served):
-        top_x[i] = x[place[i]]
-        top_total[i] = total[place[i]]
-    if kind == CASCADE:
+        top_x[i] = x[places[i]]
+        top_total[i] = total[places[i]]
+    if rule.kind == CASCADE:
         for i in range(served):
             survival[i] = 1.0 / (1.0 - top_gain[i]) if top_gain[i] < 1.0 else 1.0
-    for i in range(served, padded(served)):
+    for i in range(served, whole_lanes(served)):
         top_x[i] = 0.0
 
 
 @spliced
-def _rank(s, n, kind, weights, cut, size):
+def _rank(s, rule, n, size):
     """Sort the best `size`, fill the jumps, set the first `top` apart; returns (top, last, reach) of `fill_jumps`."""
-    floor = second_largest_stop(s.y, s.gain, n) if kind == CASCADE else -np.inf
-    count = _sort(s, s.y, n, size, floor, False)
-    top, last, reach = min(cut, count), min(cut + 1, count) - 1, -1
-    if kind != PLAIN:
-        top, last, reach = fill_jumps(kind, weights, cut, s.top_gain, count, s.q_below, s.q_above)
-    _set_apart(s, kind, top)
+    floor = second_largest_stop(s.documents[Y], s.documents[GAIN], n) if rule.kind == CASCADE else -np.inf
+    count = _sort(s, s.documents[Y], n, size, floor, False)
+    top, last, reach = min(rule.cut, count), min(rule.cut + 1, count) - 1, -1
+    if rule.kind != PLAIN:
+        top, last, reach = fill_jumps(rule, s.top[GAIN], count, s.top[BELOW], s.top[ABOVE])
+    _set_apart(s, rule, top)
     return top, last, reach
 
 
 @spliced
-def _rank_long(s, n, kind, weights, cut):
+def _rank_fast(s, rule, n):
     """As `_rank`, and the number of boxes: if there are any, the whole query is sorted and set apart."""
-    size = min(cut + 1, n)
+    size = min(rule.cut + 1, n)
     # Hardly anybody gets far down a cascade: try with its beginning, which tells if that was all.
-    first = min(2 * FAST_FROM, size) if kind == CASCADE else size
-    top, last, reach = _rank(s, n, kind, weights, cut, first)
-    if first < size and max(last, reach) >= first - 1:
-        top, last, reach = _rank(s, n, kind, weights, cut, size)
+    tried = min(2 * FAST_FROM, size) if rule.kind == CASCADE else size
+    top, last, reach = _rank(s, rule, n, tried)
+    if tried < size and max(last, reach) >= tried - 1:
+        top, last, reach = _rank(s, rule, n, size)
     if last < FAST_FROM:
         return top, last, reach, 0
-    if cut + 1 < n or kind == CASCADE:
-        _sort(s, s.y, n, n, -np.inf, False)
-    _set_apart(s, kind, n)
-    boxes = make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, True, last + 1, s.starts, s.series, s.work)
-    return top, last, reach, boxes
+    if rule.cut + 1 < n or rule.kind == CASCADE:
+        _sort(s, s.documents[Y], n, n, -np.inf, False)
+    _set_apart(s, rule, n)
+    return top, last, reach, make_boxes(s.boxes, s.top, s.sorting.values[SORTED], last + 1, True)
 
 
 @spliced
@@ -217,63 +223,39 @@ def _box_top(s, n, top):
     """Boxes of the first `top`, if others pass them and they are enough for it to pay; returns how many boxes."""
     if top == n or top < FEW_PASSED:
         return 0
-    return make_boxes(s.top_y, s.top_gain, s.q_below, s.q_above, False, top, s.starts, s.series, s.work)
+    return make_boxes(s.boxes, s.top, s.sorting.values[SORTED], top, False)
 
 
 @spliced
-def _add_rest(s, relevant, top, passed, work, begin, end):
-    """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
-    total, x, gain, y, top_gain, q_below = s.total, s.x, s.gain, s.top_y, s.top_gain, s.q_below
+def _add_rest(s, relevant, top, passed, begin, end):
+    """Documents begin..end pass the first `top`, by boxes if any were made."""
     if passed:
-        pass_boxes(total, x, gain, begin, end, y, top_gain, q_below, passed, s.starts, s.series, work)
-        return
+        pass_boxes(s.documents, s.top, s.sorting.values[SORTED], s.boxes, passed, begin, end)
+    else:
+        _pass_each(None, s, relevant, top, begin, end)
+
+
+@spliced
+def _pass_each(law, s, relevant, top, begin, end):
+    """Documents begin..end pass the first `top`; documents without gain have nothing to win from each other."""
+    total, x, gain = s.documents[TOTAL], s.documents[X], s.documents[GAIN]
+    y, top_gain, below = s.sorting.values[SORTED], s.top[GAIN], s.top[BELOW]
     for m in range(top):
-        if q_below[m] != 0.0:
-            stop = end if top_gain[m] != 0.0 else min(end, padded(relevant))
-            add_passing(total, x, gain, begin, stop, y[m], top_gain[m], q_below[m])
+        if below[m] != 0.0:
+            stop = end if top_gain[m] != 0.0 else min(end, whole_lanes(relevant))
+            if begin < stop:
+                add_passing(law, total[begin:stop], x[begin:stop], gain[begin:stop], y[m], top_gain[m], below[m])
 
 
 @spliced
-def _add_top(s, top, last):
-    """The first `top` documents cross each other and the one after them."""
-    total, x, y, gain, survival = s.top_total, s.top_x, s.top_y, s.top_gain, s.survival
-    q_below, q_above = s.q_below, s.q_above
-    if top > LANES:
-        cross_all(total, x, y, gain, survival, padded(top), last + 1, q_below, q_above)
-        return
-    size = padded(top)
-    for m in range(last + 1):
-        if q_below[m] != 0.0 or q_above[m] != 0.0:
-            cross(total, x, gain, survival, size, m, y[m], gain[m], q_below[m], q_above[m])
-
-
-@spliced
-def _add_fast(s, n, boxes, work, begin, end):
-    """Sorted documents begin..end cross all that can jump, by boxes."""
-    add_boxes(
-        s.top_total, s.top_x, s.top_y, s.top_gain, s.survival, n, s.q_below, s.q_above,
-        boxes, s.starts, s.series, work, begin, end,
-    )  # fmt: skip
-
-
-@spliced
-def _add(s, n, relevant, top, boxes, passed, work, begin, end):
-    """Documents begin..end, or positions if there are boxes, pass what they can; the `top` apart if there are none."""
-    if boxes:
-        _add_fast(s, n, boxes, work, begin, min(end, n))
-    elif top < n:
-        _add_rest(s, relevant, top, passed, work, begin, min(end, padded(n)))
-
-
-@spliced
-def _settle(s, top, reach, served):
+def _settle(law, s, top, reach, served):
     """The document that ends a cascade passes those after it; then the sorted documents' sums go back to their places."""
-    total, place, top_total, top_x, y = s.total, s.place, s.top_total, s.top_x, s.top_y
-    gain, survival, q_below, q_above = s.top_gain, s.survival, s.q_below, s.q_above
+    total, places, top_total = s.documents[TOTAL], s.sorting.places[SORTED], s.top[TOTAL]
+    x, y, gain, above = s.top[X], s.sorting.values[SORTED], s.top[GAIN], s.top[ABOVE]
     for m in range(top, reach + 1):
-        add_crossing(top_total, top_x, gain, survival, top - 1, top, m, y[m], gain[m], q_below[m], q_above[m])
+        top_total[top - 1] += above[m] * (gain[top - 1] - gain[m]) * density(law, y[m] - x[top - 1])
     for i in range(served):
-        total[place[i]] = top_total[i]
+        total[places[i]] = top_total[i]
 
 
 @inner
@@ -284,12 +266,8 @@ def _project(total, z, n, nu, strength):
     for j in range(n):
         total[j] -= mean
         largest = max(largest, abs(z[j]))
-    if n == 2 or largest < 1e-290:
+    if largest < _SAME:
         return
-    if not 1e-100 < largest < 1e100:  # so that no square overflows or vanishes
-        for j in range(n):
-            z[j] /= largest
-        nu /= largest
     norm = math.sqrt(_dot(z, z, n)) + nu
     along = strength * _dot(total, z, n) / norm / norm
     for j in range(n):
@@ -297,183 +275,173 @@ def _project(total, z, n, nu, strength):
 
 
 @spliced
-def _finish(s, out, order, begin, n, nu, strength, factor):
+def _finish(s, out, problem, query):
     """Project, scale, and put the gradient where the documents stand in the data."""
-    total = s.total
-    if strength > 0.0:
-        _project(total, s.z, n, nu, strength)
-    rows, places = out[begin : begin + n], order[begin : begin + n]
-    for j in range(n):
+    layout, smoothing, total = problem.layout, problem.smoothing, s.documents[TOTAL]
+    begin, end = layout.ptr[query], layout.ptr[query + 1]
+    if smoothing.strength > 0.0:
+        _project(total, s.documents[Z], end - begin, smoothing.nu, smoothing.strength)
+    factor = -problem.rule.multipliers[query] * smoothing.peak / (smoothing.sigma * smoothing.samples)
+    rows, places = out[begin:end], layout.order[begin:end]
+    for j in range(end - begin):
         rows[np.uint32(places[j])] = factor * total[j]
 
 
-@inline
-def _factor(scale, sigma, samples):
-    """From the sum of jumps times powers of two to the gradient of the loss."""
-    return -scale * _DENSITY / (sigma * samples)
+# ---------------------------------------------------------- estimates from one sample, added to the documents' totals
 
 
-@kernel
-def gradient_range(
-    s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-    kind, weights, cut, sigma, mu, nu, strength, samples, key,
-):  # fmt: skip
-    """The CCS gradient of the loss for the queries active[begin:end], into their rows of `out`."""
-    _begin(s, kind, weights, cut)
-    for a in range(begin, end):
-        query = active[a]
-        start, n = ptr[query], ptr[query + 1] - ptr[query]
-        if not _load(s, scores, order, gains, relevance, start, n, sigma, mu):
-            suspicious[0] = True
-        for sample in range(samples):
-            _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
-            top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
-            if top < n:
-                _add_rest(s, relevant[query], top, _box_top(s, n, top), s.work, 0, padded(n))
-            _add_top(s, top, last)
-            _settle(s, top, reach, top)
-        _finish(s, out, order, start, n, nu, strength, _factor(scale[query], sigma, samples))
+@spliced
+def _by_ccs(s, problem, query, n, sample):
+    """CCS with normal noise."""
+    rule = problem.rule
+    _draw(s, problem, query, n, sample)
+    top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
+    if top < n:
+        _add_rest(s, rule.relevant[query], top, _box_top(s, n, top), 0, whole_lanes(n))
+    cross_all(None, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
+    _settle(None, s, top, reach, top)
 
 
-@kernel
-def long_range(
-    s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-    kind, weights, cut, sigma, mu, nu, strength, samples, key,
-):  # fmt: skip
-    """As `gradient_range`, for queries in which more than FAST_FROM documents may jump."""
-    _begin(s, kind, weights, cut)
-    for a in range(begin, end):
-        query = active[a]
-        start, n = ptr[query], ptr[query + 1] - ptr[query]
-        if not _load(s, scores, order, gains, relevance, start, n, sigma, mu):
-            suspicious[0] = True
-        for sample in range(samples):
-            _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
-            top, last, reach, boxes = _rank_long(s, n, kind, weights, cut)
-            passed = 0 if boxes else _box_top(s, n, top)
-            _add(s, n, relevant[query], top, boxes, passed, s.work, 0, padded(n))
-            if boxes == 0:
-                _add_top(s, top, last)
-            _settle(s, top, reach, n if boxes else top)
-        _finish(s, out, order, start, n, nu, strength, _factor(scale[query], sigma, samples))
-
-
-@kernel
-def reinforce_range(
-    s, out, suspicious, scores, ptr, order, gains, relevance, relevant, scale, keys, active, begin, end,
-    kind, weights, cut, sigma, mu, nu, strength, samples, key,
-):  # fmt: skip
-    """The REINFORCE estimate (M(y) - M(z)) noise/sigma instead; M(z) takes the worst order of ties."""
-    _begin(s, kind, weights, cut)
-    for a in range(begin, end):
-        query = active[a]
-        start, n = ptr[query], ptr[query + 1] - ptr[query]
-        size = min(cut + 1, n)
-        if not _load(s, scores, order, gains, relevance, start, n, sigma, mu):
-            suspicious[0] = True
-        baseline = list_value(kind, weights, cut, s.top_gain, _sort(s, s.z, n, size, -np.inf, True))
-        for sample in range(samples):
-            _draw(s, n, key, keys[query], sample, 0, noise_padded(n) // 4)
-            change = list_value(kind, weights, cut, s.top_gain, _sort(s, s.y, n, size, -np.inf, False)) - baseline
-            total, noise = s.total, s.noise
-            for j in range(n):
-                total[j] += change * noise[j]
-        _finish(s, out, order, start, n, nu, strength, -scale[query] / (sigma * samples))
-
-
-@kernel
-def load_one(s, scores, order, gains, relevance, begin, n, kind, weights, cut, sigma, mu):
-    """Step 1 of a huge query."""
-    _begin(s, kind, weights, cut)
-    return _load(s, scores, order, gains, relevance, begin, n, sigma, mu)
-
-
-@kernel
-def draw_one(s, n, key, query_key, sample, begin, end):
-    """Step 2, in ranges of noise blocks."""
-    _draw(s, n, key, query_key, sample, begin, end)
-
-
-@kernel
-def rank_one(s, n, kind, weights, cut):
-    """Step 3; returns (top, last, reach, boxes, passed): all that the threads of step 4 share is made here."""
-    boxes = 0
-    if min(cut + 1, n) > FAST_FROM:
-        top, last, reach, boxes = _rank_long(s, n, kind, weights, cut)
+@spliced
+def _by_fast_ccs(s, problem, query, n, sample):
+    """The same where more than FAST_FROM documents may jump."""
+    rule = problem.rule
+    _draw(s, problem, query, n, sample)
+    top, last, reach, boxes = _rank_fast(s, rule, n)
+    if boxes:
+        add_boxes(s.top, s.sorting.values[SORTED], s.boxes, boxes, n, 0, n)
     else:
-        top, last, reach = _rank(s, n, kind, weights, cut, min(cut + 1, n))
-    return top, last, reach, boxes, 0 if boxes else _box_top(s, n, top)
+        if top < n:
+            _add_rest(s, rule.relevant[query], top, _box_top(s, n, top), 0, whole_lanes(n))
+        cross_all(None, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
+    _settle(None, s, top, reach, n if boxes else top)
+
+
+@spliced
+def _by_logistic_ccs(s, problem, query, n, sample):
+    """CCS with logistic noise."""
+    rule, smoothing = problem.rule, problem.smoothing
+    fill_logistics(s.documents[NOISE], n, smoothing.key, problem.layout.query_keys[query], sample)
+    _move(s.documents, smoothing.unit, np.int64(0), n)
+    top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
+    if top < n:
+        _pass_each(LOGISTIC_LAW, s, rule.relevant[query], top, 0, whole_lanes(n))
+    cross_all(LOGISTIC_LAW, s.top, s.sorting.values[SORTED], whole_lanes(top), last + 1)
+    _settle(LOGISTIC_LAW, s, top, reach, top)
+
+
+@spliced
+def _by_reinforce(s, problem, query, n, sample):
+    """REINFORCE: (M(y) - M(z)) noise; M(z) takes the worst order of ties."""
+    rule, work = problem.rule, s.boxes.work
+    size = min(rule.cut + 1, n)
+    if sample == 0:
+        work[0] = list_value(rule, s.top[GAIN], _sort(s, s.documents[Z], n, size, -np.inf, True))
+    _draw(s, problem, query, n, sample)
+    change = list_value(rule, s.top[GAIN], _sort(s, s.documents[Y], n, size, -np.inf, False)) - work[0]
+    total, noise = s.documents[TOTAL], s.documents[NOISE]
+    for j in range(n):
+        total[j] += change * noise[j]
+
+
+# ---------------------------------------------------------- many queries
+
+
+@spliced
+def _each_query(estimate, s, out, scores, problem, queries):
+    """The gradient of the loss for some queries, into their rows of `out`; returns whether all their scores are finite."""
+    finite = True
+    _begin(s, problem.rule)
+    for a in range(len(queries)):
+        query = queries[a]
+        n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
+        if not _load(s, scores, problem, query):
+            finite = False
+        for sample in range(problem.smoothing.samples):
+            estimate(s, problem, query, n, sample)
+        _finish(s, out, problem, query)
+    return finite
 
 
 @kernel
-def add_one(s, n, relevant, top, boxes, passed, work, begin, end):
-    """Step 4, in ranges of documents or, with boxes, of positions; multiples of LANES. `work` is each thread's own."""
-    _add(s, n, relevant, top, boxes, passed, work, begin, end)
+def ccs(s, out, scores, problem, queries):
+    """By CCS with normal noise."""
+    return _each_query(_by_ccs, s, out, scores, problem, queries)
 
 
 @kernel
-def finish_one(s, out, order, begin, n, top, last, reach, boxes, nu, strength, factor, is_last):
-    """Step 5: the end of a sample, and after the last one of the query."""
+def fast_ccs(s, out, scores, problem, queries):
+    """The same, for queries in which more than FAST_FROM documents may jump."""
+    return _each_query(_by_fast_ccs, s, out, scores, problem, queries)
+
+
+@kernel
+def logistic_ccs(s, out, scores, problem, queries):
+    """By CCS with logistic noise."""
+    return _each_query(_by_logistic_ccs, s, out, scores, problem, queries)
+
+
+@kernel
+def reinforce(s, out, scores, problem, queries):
+    """By REINFORCE."""
+    return _each_query(_by_reinforce, s, out, scores, problem, queries)
+
+
+# ---------------------------------------------------------- one huge query, its documents shared among threads
+
+
+@kernel
+def load_one(s, scores, problem, query):
+    """Step 1; returns whether all scores are finite."""
+    _begin(s, problem.rule)
+    return _load(s, scores, problem, query)
+
+
+@kernel
+def draw_one(s, problem, query, sample, begin, end):
+    """Step 2, in ranges of noise blocks."""
+    n, smoothing = problem.layout.ptr[query + 1] - problem.layout.ptr[query], problem.smoothing
+    fill_normals(s.documents[NOISE], n, smoothing.key, problem.layout.query_keys[query], sample, begin, end)
+    stride = noise_room(n) // 4  # each block has four deviates, so far apart
+    for first in range(0, 4 * stride, stride):
+        _move(s.documents, smoothing.unit, first + begin, first + end)
+
+
+@kernel
+def rank_one(s, problem, query):
+    """Step 3: all that the threads of step 4 share is made here."""
+    rule = problem.rule
+    n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
+    boxes = passed = 0
+    if min(rule.cut + 1, n) > FAST_FROM:
+        top, last, reach, boxes = _rank_fast(s, rule, n)
+    else:
+        top, last, reach = _rank(s, rule, n, min(rule.cut + 1, n))
     if boxes == 0:
-        _add_top(s, top, last)
-    _settle(s, top, reach, n if boxes else top)
-    if is_last:
-        _finish(s, out, order, begin, n, nu, strength, factor * _DENSITY)
-
-
-class ValueScratch(NamedTuple):
-    """Arrays for one query after another: z scores in the order of falling gain, and of the sorted list its gains and, for
-    ties in the mean order, chances."""
-
-    z: Array
-    sorting: Sorting
-    gain: Array
-    chance: Array
-
-
-def make_value_scratch(n: int, cut: int, ties: int) -> ValueScratch:
-    """Room for queries of up to n documents."""
-    size = n if ties == MEAN else min(cut, n)
-    sorting = make_sorting(n, size)
-    return ValueScratch(np.empty(n), sorting, np.empty(len(sorting.keys)), np.empty(size + 2))
+        passed = _box_top(s, n, top)
+    return Ranked(top, last, reach, boxes, passed)
 
 
 @kernel
-def value_range(s, out, scores, ptr, order, gains, scale, begin, end, kind, weights, cut, ties):
-    """The metric of the queries begin..end, ties ranked as told."""
-    z, gain, chance = s.z, s.gain, s.chance
-    keys, index, spare_keys, spare_index, tally = s.sorting
-    for query in range(begin, end):
-        start, n = ptr[query], ptr[query + 1] - ptr[query]
-        for j in range(n):
-            z[j] = scores[start + order[start + j]]
-        size = n if ties == MEAN else min(cut, n)
-        count = select(z, n, size, -np.inf, ties == WORST, keys, index, spare_keys, spare_index, tally)
-        for i in range(count):
-            gain[i] = gains[start + index[i]]
-        if ties == MEAN:
-            value = mean_value(kind, weights, cut, keys, gain, count, chance)
-        else:
-            value = list_value(kind, weights, cut, gain, count)
-        out[query] = scale[query] * value
+def add_one(s, problem, query, ranked, begin, end):
+    """Step 4, in ranges of documents or, with boxes, of positions: multiples of LANES. Each thread has its own work."""
+    n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
+    if ranked.boxes:
+        add_boxes(s.top, s.sorting.values[SORTED], s.boxes, ranked.boxes, n, begin, min(end, n))
+    elif ranked.top < n:
+        _add_rest(s, problem.rule.relevant[query], ranked.top, ranked.passed, begin, min(end, whole_lanes(n)))
 
 
 @kernel
-def order_range(s, order, gains, ptr, begin, end):
-    """Where the documents of each query stand when the largest gain comes first; equal gains keep their order."""
-    keys, index, spare_keys, spare_index, tally = s
-    for query in range(begin, end):
-        start, n = ptr[query], ptr[query + 1] - ptr[query]
-        for j in range(n):
-            keys[j], index[j] = gains[start + j], j
-        sort_descending(keys, index, n, spare_keys, spare_index, tally)
-        for j in range(n):
-            order[start + j] = index[j]
+def settle_one(s, problem, query, ranked):
+    """Step 5, the end of a sample."""
+    n = problem.layout.ptr[query + 1] - problem.layout.ptr[query]
+    if ranked.boxes == 0:
+        cross_all(None, s.top, s.sorting.values[SORTED], whole_lanes(ranked.top), ranked.last + 1)
+    _settle(None, s, ranked.top, ranked.reach, n if ranked.boxes else ranked.top)
 
 
 @kernel
-def ideal_range(out, ptr, gains, begin, end, kind, weights, cut):
-    """The largest value of M in each query, whose gains stand in descending order."""
-    for query in range(begin, end):
-        start, stop = ptr[query], ptr[query + 1]
-        out[query] = list_value(kind, weights, cut, gains[start:stop], stop - start)
+def finish_one(s, out, problem, query):
+    """Step 6, after the last sample."""
+    _finish(s, out, problem, query)

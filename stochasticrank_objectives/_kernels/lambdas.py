@@ -6,31 +6,29 @@ With M = sum_i w_i F_i g_i as in `rules`, a swap of the documents at positions a
     CASCADE  F_a |w_a - S - Q w_b|    S and Q: what the documents between earn, and the chance to get past them
     AVERAGE  |F_a w_a + S - F'_b w_b|    S: the weights of the relevant between; F'_b = F_a + how many these are
 
-Weights vanish from the cut on, so that all documents after it have the same coefficient and need no order, and a swap of two
-of them changes nothing. A cascade ends likewise after the second document that stops it for certain.
+Discounts vanish from the cut on, so that all documents after it have the same coefficient and need no order, and a swap of
+two of them changes nothing. A cascade ends likewise after the second document that stops it for certain.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._constants import AVERAGE, CASCADE, PLAIN, Array
-from .gauss import LANES, exp2_negative, padded
-from .noise import _LOW, _32, _log, philox
-from .noise import padded as noise_padded
-from .policy import aligned, inline, inner, kernel, reduction
-from .selection import extremes, room, second_largest_stop, select
+from .gauss import LANES, LOG2_E, exp2_negative, whole_lanes
+from .noise import fill_gumbels
+from .noise import room as noise_room
+from .policy import aligned, inline, inner, kernel, plain, reduction
+from .selection import SORTED, TALLY, Sorting, extremes, make_sorting, second_largest_stop, select
 
-_LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
-_LOG2_E = np.log2(math.e)
+LARGEST = 1e150  # scores are clipped here, so that their differences stay finite
 _NEAR = 0.01  # added to the distance of two scores where it divides, as in LightGBM
 
 
-class Scratch(NamedTuple):
+class PairScratch(NamedTuple):
     """Arrays for one query after another. By document, in the order of falling gain: y scores with noise, noise. By
     position, the ranked documents first: place (which document), x scores in powers of two, gain, coefficient of the pairs
     with one other document, slope and curve (the derivatives so far).
@@ -38,11 +36,8 @@ class Scratch(NamedTuple):
 
     y: Array
     noise: Array
+    sorting: Sorting
     place: NDArray[np.int64]
-    top_y: Array
-    spare_y: Array
-    spare_index: NDArray[np.int64]
-    tally: NDArray[np.int64]
     x: Array
     gain: Array
     coefficient: Array
@@ -50,61 +45,38 @@ class Scratch(NamedTuple):
     curve: Array
 
 
-def make_scratch(n: int, cut: int, ranked: bool) -> Scratch:
-    """Room for queries of up to n documents, of which all or the best `cut` are ranked."""
-    size = n if ranked else min(cut, n)
-    wide, space = padded.py_func(n), room.py_func(n, size)
-    y, noise, place, spare_index = aligned(n, noise_padded.py_func(n), max(n, space), n)
-    top_y, spare_y, tally = aligned(space, space, space)
-    x, gain, coefficient, slope, curve = aligned(wide, wide, wide, wide, wide)
-    return Scratch(
-        y, noise, place.view(np.int64), top_y, spare_y, spare_index.view(np.int64), tally.view(np.int64),
-        x, gain, coefficient, slope, curve,
-    )  # fmt: skip
+def make_pair_scratch(n: int) -> PairScratch:
+    """Room for queries of up to n documents."""
+    lanes = plain(whole_lanes)(n)
+    y, noise, place = aligned(n, plain(noise_room)(n), n)
+    return PairScratch(y, noise, make_sorting(n), place.view(np.int64), *aligned(*[lanes] * 5))
 
 
 @inline
-def _gumbel(word):
-    """A standard Gumbel deviate, -log(-log(u)), from a 32-bit word."""
-    return -_log(-_log((np.float64(np.int64(word)) + 0.5) * 2.0**-32))
-
-
-@inner
-def fill_gumbels(out, n, key, query, sample):
-    """The n standard Gumbel deviates of one query and sample: out[:noise_padded(n)], laid out as by `fill_normals`."""
-    stride = noise_padded(n) // 4
-    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
-    q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
-    s = np.uint64(sample) & _LOW
-    out0, out1 = out[:stride], out[stride : 2 * stride]
-    out2, out3 = out[2 * stride : 3 * stride], out[3 * stride : 4 * stride]
-    for block in range(stride):
-        a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
-        out0[block], out1[block] = _gumbel(a), _gumbel(b)
-        out2[block], out3[block] = _gumbel(c), _gumbel(d)
-
-
-@inline
-def _load(s, scores, order, begin, n, noise, key, query_key, sample):
+def _load(s, scores, layout, pairs, query, sample):
     """The scores of one query, in the order of its gains, with noise."""
-    rows, places = scores[begin : begin + n], order[begin : begin + n]
-    for j in range(n):
-        s.y[j] = min(max(rows[np.uint32(places[j])], -_LARGEST), _LARGEST)
-    if noise > 0.0:
-        fill_gumbels(s.noise, n, key, query_key, sample)
-        for j in range(n):
-            s.y[j] += noise * s.noise[j]
+    begin, end = layout.ptr[query], layout.ptr[query + 1]
+    rows, places = scores[begin:end], layout.order[begin:end]
+    for j in range(end - begin):
+        s.y[j] = min(max(rows[np.uint32(places[j])], -LARGEST), LARGEST)
+    if pairs.noise > 0.0:
+        fill_gumbels(s.noise, end - begin, pairs.key, layout.query_keys[query], sample)
+        for j in range(end - begin):
+            s.y[j] += pairs.noise * s.noise[j]
 
 
 @inline
-def _arrange(s, gains, n, size, kind, scale):
+def _arrange(s, gains, n, size, kind, unit):
     """Rank the best `size` documents, ties in the worst order, and put the others behind, by falling gain; returns how many
     are ranked."""
     floor = second_largest_stop(s.y, gains, n) if kind == CASCADE else -np.inf
-    count = select(s.y, n, size, floor, True, s.top_y, s.place, s.spare_y, s.spare_index, s.tally)
+    count = select(s.y, n, size, floor, True, s.sorting)
+    for i in range(count):
+        s.place[i] = s.sorting.places[SORTED, i]
     if count < n:
-        ranked = s.spare_index
-        ranked[:n] = 0
+        ranked = s.sorting.places[TALLY]
+        for j in range(n):
+            ranked[j] = 0
         for i in range(count):
             ranked[s.place[i]] = 1
         behind = count
@@ -113,39 +85,40 @@ def _arrange(s, gains, n, size, kind, scale):
                 s.place[behind] = j
                 behind += 1
     for i in range(n):
-        s.x[i] = min(max(scale * s.y[s.place[i]], -_LARGEST), _LARGEST)
+        s.x[i] = min(max(unit * s.y[s.place[i]], -LARGEST), LARGEST)
         s.gain[i] = gains[s.place[i]]
     s.slope[:n] = s.curve[:n] = 0.0
-    for i in range(n, padded(n)):
+    for i in range(n, whole_lanes(n)):
         s.x[i] = s.gain[i] = s.coefficient[i] = s.slope[i] = s.curve[i] = 0.0
     return count
 
 
 @inner
-def _fill_distances(out, weights, here):
+def _fill_distances(out, discounts, here):
     for b in range(len(out)):
-        out[b] = abs(here - weights[b])
+        out[b] = abs(here - discounts[b])
 
 
-@inner
-def _fill_coefficients(out, a, kind, weights, gain, top, factor, steps):
+@inline
+def _fill_coefficients(out, a, rule, gain, top, factor, steps):
     """What a swap of position a with each one after it changes; `steps` adds to it by distance, if it has any."""
-    here = weights[a]
+    kind, discounts = rule.kind, rule.discounts
+    here = discounts[a]
     if kind == PLAIN:
-        _fill_distances(out[a + 1 : top], weights[a + 1 : top], here)
+        _fill_distances(out[a + 1 : top], discounts[a + 1 : top], here)
         behind = here
     elif kind == CASCADE:
         earned, chance = 0.0, 1.0
         for b in range(a + 1, top):
-            out[b] = abs(factor * (here - earned - chance * weights[b]))
-            earned += chance * weights[b] * gain[b]
+            out[b] = abs(factor * (here - earned - chance * discounts[b]))
+            earned += chance * discounts[b] * gain[b]
             chance *= 1.0 - gain[b]
         behind = factor * (here - earned)
     else:
         earned, there = 0.0, factor
         for b in range(a + 1, top):
-            out[b] = abs(factor * here + earned - there * weights[b])
-            earned += weights[b] * gain[b]
+            out[b] = abs(factor * here + earned - there * discounts[b])
+            earned += discounts[b] * gain[b]
             there += gain[b]
         behind = factor * here + earned
     out[top:] = abs(behind)
@@ -192,57 +165,55 @@ def _add_pairs(slope, curve, x, gain, coefficient, x_a, gain_a):
 
 
 @inline
-def _add_lambdas(s, n, count, kind, weights, cut, steps, unit):
+def _add_lambdas(s, n, count, rule, steps, unit):
     """All pairs of one ranked query, tempered unless `unit` is 0; returns the sum of the first derivatives' sizes."""
-    top = min(count, cut)
+    top = min(count, rule.cut)
     gainful = count  # documents without gain have no pairs with each other, and among those behind they come last
     while gainful < n and s.gain[gainful] > 0.0:
         gainful += 1
     factor, size = 1.0, 0.0
     for a in range(top):
-        _fill_coefficients(s.coefficient[:n], a, kind, weights, s.gain, top, factor, steps)
+        _fill_coefficients(s.coefficient[:n], a, rule, s.gain, top, factor, steps)
         if unit > 0.0:
             _temper(s.coefficient[a + 1 : n], s.x[a + 1 : n], s.x[a], unit)
         # Whole blocks, so that vectorised loops have no remainder; up to a, and past n, coefficients are 0.
-        begin, end = a // LANES * LANES, padded(n if s.gain[a] > 0.0 else gainful)
+        begin, end = a // LANES * LANES, whole_lanes(n if s.gain[a] > 0.0 else gainful)
         s.coefficient[begin : a + 1] = 0.0
         slope, curve, coefficient = s.slope[begin:end], s.curve[begin:end], s.coefficient[begin:end]
         total, bend, sizes = _add_pairs(slope, curve, s.x[begin:end], s.gain[begin:end], coefficient, s.x[a], s.gain[a])
         s.slope[a] -= total
         s.curve[a] += bend
         size += sizes
-        if kind == CASCADE:
+        if rule.kind == CASCADE:
             factor *= 1.0 - s.gain[a]
             if factor == 0.0:
                 break
-        elif kind == AVERAGE:
+        elif rule.kind == AVERAGE:
             factor += s.gain[a]
     return size
 
 
 @kernel
-def lambda_range(
-    s, gradient, hessian, scores, ptr, order, gains, scale, query_weights, keys, active, begin, end,
-    kind, weights, cut, steps, sigma, norm, noise, samples, key,
-):  # fmt: skip
-    """Both derivatives of the loss for the queries active[begin:end], added to their rows."""
-    for at in range(begin, end):
-        query = active[at]
-        start, n = ptr[query], ptr[query + 1] - ptr[query]
-        for sample in range(samples):
-            _load(s, scores, order, start, n, noise, key, keys[query], sample)
-            needed = n if len(steps) else min(cut, n)
-            count = _arrange(s, gains[start : start + n], n, needed, kind, sigma * _LOG2_E)
+def lambda_range(s, gradient, hessian, scores, problem, queries):
+    """Both derivatives of the loss for some queries, added to their rows. `problem` is a tuple: layout, rule and pairs."""
+    layout, rule, pairs = problem
+    unit = pairs.sigma * LOG2_E  # of the scores, in powers of two
+    for a in range(len(queries)):
+        query = queries[a]
+        start, n = layout.ptr[query], layout.ptr[query + 1] - layout.ptr[query]
+        for sample in range(pairs.samples):
+            _load(s, scores, layout, pairs, query, sample)
+            needed = n if len(pairs.steps) else min(rule.cut, n)
+            count = _arrange(s, rule.gains[start : start + n], n, needed, rule.kind, unit)
             lowest, highest = extremes(s.y, n)
-            unit = 1.0 / (sigma * _LOG2_E) if norm and lowest < highest else 0.0
-            size = _add_lambdas(s, n, count, kind, weights, cut, steps, unit)
-            first = scale[query] * sigma
-            if norm and size > 0.0:  # LightGBM's normalisation of queries: the sum of all sizes becomes log2(1 + sum)
+            size = _add_lambdas(s, n, count, rule, pairs.steps, 1.0 / unit if pairs.norm and lowest < highest else 0.0)
+            first = rule.multipliers[query] * pairs.sigma
+            if pairs.norm and size > 0.0:  # LightGBM's normalisation of queries: the sum of all sizes becomes log2(1 + sum)
                 both = 2.0 * first * size
                 first *= np.log2(1.0 + both) / both
-            first *= query_weights[query] / samples
-            rows = order[start : start + n]
+            first *= pairs.query_weights[query] / pairs.samples
+            rows = layout.order[start : start + n]
             for i in range(n):
                 row = start + rows[s.place[i]]
                 gradient[row] += first * s.slope[i]
-                hessian[row] += sigma * first * s.curve[i]
+                hessian[row] += pairs.sigma * first * s.curve[i]

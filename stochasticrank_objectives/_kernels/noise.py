@@ -1,8 +1,9 @@
-"""Standard normal noise from a counter: the same for any number of threads and any order of work.
+"""Noise from a counter: the same for any number of threads and any order of work.
 
 Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key and a counter into 128
-random bits; the Box-Muller transform turns those into four normal deviates. The key is made from the seed, the iteration
-and the purpose; the counter holds the block of documents, the Monte-Carlo sample and the key of the query.
+random bits; the Box-Muller transform turns those into four normal deviates, the inverse of a distribution function into four
+others. The key is made from the seed, the iteration and the purpose; the counter holds the block of documents, the
+Monte-Carlo sample and the key of the query.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .policy import aligned, inline, inner, kernel, wide
+from .policy import inline, inner, kernel, spliced, wide
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W = tuple(np.uint64(r * 0x9E3779B9 & 0xFFFFFFFF) for r in range(10))
@@ -20,7 +20,7 @@ _V = tuple(np.uint64(r * 0xBB67AE85 & 0xFFFFFFFF) for r in range(10))
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _QUARTER = np.uint64(0x3FFFFFFF)
 _MANTISSA, _ONE = np.uint64(0x000FFFFFFFFFFFFF), np.uint64(0x3FF0000000000000)
-_LANES = 8  # blocks are made in groups of eight, so that a vectorised loop has no scalar remainder
+_TOGETHER = 8  # blocks are made in groups of eight, so that a vectorised loop has no scalar remainder
 
 
 @inline
@@ -97,54 +97,90 @@ def _pair(a, b):
 
 
 @inline
-def padded(n):
-    """Room that `normals` needs for n deviates."""
-    return 4 * _LANES * ((n + 4 * _LANES - 1) // (4 * _LANES))
+def room(n):
+    """Room that n deviates need."""
+    return 4 * _TOGETHER * ((n + 4 * _TOGETHER - 1) // (4 * _TOGETHER))
 
 
 @inner
 def fill_normals(out, n, key, query, sample, first, last):
-    """Blocks `first` to `last` (multiples of eight) of the n deviates of one query and sample: out[:padded(n)]."""
+    """Blocks `first` to `last` (multiples of eight) of the n deviates of one query and sample: out[:room(n)]."""
     wide()
-    stride = padded(n) // 4
+    stride = room(n) // 4
     k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
     q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
     s = np.uint64(sample) & _LOW
-    # One array a lane, so that every index is the loop's own variable, as the vectoriser needs it.
-    out0, out1 = out[:stride], out[stride : 2 * stride]
-    out2, out3 = out[2 * stride : 3 * stride], out[3 * stride : 4 * stride]
-    for block in range(first, last):
-        a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
-        out0[block], out1[block] = _pair(a, b)
-        out2[block], out3[block] = _pair(c, d)
-
-
-def fill_query_normals(
-    out: NDArray[np.float64], ptr: NDArray[np.int64], keys: NDArray[np.uint64], key: np.uint64, begin: int, end: int
-) -> None:
-    """One deviate a row for the queries begin..end, keyed by query (sample 0)."""
-    longest = int(np.diff(ptr[begin : end + 1]).max())
-    _fill_query_normals(aligned(padded.py_func(longest))[0], out, ptr, keys, key, begin, end)
+    # One array per lane, from the first block on, so that every index is the loop's own variable and not negative: else the
+    # loop would not vectorise.
+    out0, out1 = out[first:last], out[stride + first : stride + last]
+    out2, out3 = out[2 * stride + first : 2 * stride + last], out[3 * stride + first : 3 * stride + last]
+    for i in range(len(out0)):
+        a, b, c, d = philox(np.uint64(first + i), s, q0, q1, k0, k1)
+        out0[i], out1[i] = _pair(a, b)
+        out2[i], out3[i] = _pair(c, d)
 
 
 @kernel
-def _fill_query_normals(buffer, out, ptr, keys, key, begin, end):
-    for q in range(begin, end):
-        n = ptr[q + 1] - ptr[q]
-        fill_normals(buffer, n, key, keys[q], 0, 0, padded(n) // 4)
+def fill_query_normals(buffer, out, layout, key, begin, end):
+    """One normal deviate per row for the queries begin..end, those of sample 0; `buffer` has room for the longest."""
+    ptr, query_keys = layout.ptr, layout.query_keys
+    for query in range(begin, end):
+        n = ptr[query + 1] - ptr[query]
+        fill_normals(buffer, n, key, query_keys[query], np.int64(0), np.int64(0), room(n) // 4)
         for j in range(n):
-            out[ptr[q] + j] = buffer[j]
+            out[ptr[query] + j] = buffer[j]
 
 
-def _mix(x: int) -> int:
-    """The finaliser of SplitMix64: a bijection of 64-bit integers whose output bits all depend on all input bits."""
-    x = (x + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    return x ^ (x >> 31)
+@spliced
+def _fill_words(deviate, out, n, key, query, sample):
+    """The n deviates of one query and sample, each made from a 32-bit word; laid out as by `fill_normals`."""
+    stride = room(n) // 4
+    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
+    q0, q1 = np.uint64(query) & _LOW, np.uint64(query) >> _32
+    s = np.uint64(sample) & _LOW
+    out0, out1 = out[:stride], out[stride : 2 * stride]
+    out2, out3 = out[2 * stride : 3 * stride], out[3 * stride : 4 * stride]
+    for block in range(stride):
+        a, b, c, d = philox(np.uint64(block), s, q0, q1, k0, k1)
+        out0[block], out1[block] = deviate(a), deviate(b)
+        out2[block], out3[block] = deviate(c), deviate(d)
 
 
-def stream_key(seed: int, iteration: int, purpose: int) -> np.uint64:
-    """The 64-bit key of one iteration's noise for one purpose."""
-    low = 0xFFFFFFFFFFFFFFFF
-    return np.uint64(_mix(_mix(_mix(int(seed) & low) ^ (int(iteration) & low)) ^ purpose))
+@inline
+def _gumbel(word):
+    """A standard Gumbel deviate, -log(-log(u))."""
+    return -_log(-_log((np.float64(np.int64(word)) + 0.5) * 2.0**-32))
+
+
+@inline
+def _logistic(word):
+    """A standard logistic deviate, log(u/(1 - u))."""
+    u = (np.float64(np.int64(word)) + 0.5) * 2.0**-32
+    return _log(u / (1.0 - u))
+
+
+@inline
+def _uniform(word):
+    """A deviate between 0 and 1."""
+    return (np.float64(np.int64(word)) + 0.5) * 2.0**-32
+
+
+@inner
+def fill_gumbels(out, n, key, query, sample):
+    """The n standard Gumbel deviates of one query and sample: out[:room(n)]."""
+    wide()
+    _fill_words(_gumbel, out, n, key, query, sample)
+
+
+@inner
+def fill_logistics(out, n, key, query, sample):
+    """The n standard logistic deviates of one query and sample: out[:room(n)]."""
+    wide()
+    _fill_words(_logistic, out, n, key, query, sample)
+
+
+@inner
+def fill_uniforms(out, n, key, query, sample):
+    """The n uniform deviates of one query and sample: out[:room(n)]."""
+    wide()
+    _fill_words(_uniform, out, n, key, query, sample)

@@ -4,8 +4,9 @@
 marks what only kernels call: it is compiled with its callers and never cached by itself. ``inline`` marks small ``inner``
 functions that must become part of the loop around them for it to vectorise. ``reduction`` is an ``inner`` whose sums may be
 reordered, to the same end. ``spliced`` marks steps of a kernel that become part of its text before it is compiled: a step
-that takes many arrays compiles far more slowly by itself. An argument that is a plain constant has a type of its own, for
-which numba compiles a function once more: where that must not be, it is written np.int64(0).
+takes whole named tuples, and handing over so many arrays would take longer than a short query. An argument that is a plain
+constant has a type of its own, for which numba compiles a function once more: where that must not be, it is written
+np.int64(0). With NUMBA_DISABLE_JIT=1 all of this is plain Python, slow and easy to step through.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import pathlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -37,14 +39,18 @@ FLAGS: dict[str, Any] = {
 }
 
 
+# What only other kernels call needs no entrance from Python or C, which would take as long to compile as the function.
+_BARE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def inner(function: Callable[..., Any]) -> Any:
     """Compile a function that other kernels call."""
-    return numba.njit(**FLAGS)(function)
+    return numba.njit(**FLAGS, **_BARE)(function)
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a small function into every place that calls it."""
-    return numba.njit(**{**FLAGS, "forceinline": True})(function)
+    return numba.njit(**{**FLAGS, **_BARE, "forceinline": True})(function)
 
 
 def spliced(function: Callable[..., Any]) -> Any:
@@ -54,32 +60,56 @@ def spliced(function: Callable[..., Any]) -> Any:
 
 def reduction(function: Callable[..., Any]) -> Any:
     """Compile a sum over a whole query; its order is fixed by the compiler, never by threads."""
-    return numba.njit(**{**FLAGS, "fastmath": {"contract", "nsz", "reassoc"}})(function)
+    return numba.njit(**{**FLAGS, **_BARE, "fastmath": {"contract", "nsz", "reassoc"}})(function)
 
 
-@intrinsic
-def wide(typing_context: Any) -> Any:
-    """Called in a function: vectorise its loops with 512 bits where the processor has them; LLVM takes 256 by itself."""
+def plain(function: Any) -> Any:
+    """The Python function that was compiled, to be called from Python."""
+    return getattr(function, "py_func", function)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        # llvmlite's own `add` knows only attributes without a value
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return context.get_dummy_value()
 
-    return types.void(), generate
+if numba.config.DISABLE_JIT:
+
+    def wide() -> None:
+        """Nothing is vectorised where nothing is compiled."""
+
+else:
+
+    @intrinsic
+    def wide(typing_context: Any) -> Any:
+        """Called in a function: vectorise its loops with 512 bits where the processor has them; LLVM takes 256 by itself."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            # llvmlite's own `add` knows only attributes without a value
+            set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+            return context.get_dummy_value()
+
+        return types.void(), generate
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile an entry point, cached on disk wherever numba finds a folder it can write to."""
     try:
-        compiled = numba.njit(cache=True, **FLAGS)(function)
+        compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **FLAGS)(function)
     except RuntimeError:  # "no locator available": nothing is writable, so compile anew in each process
-        return numba.njit(**FLAGS)(function)
+        _say_that_nothing_is_kept()
+        return numba.njit(no_cfunc_wrapper=True, **FLAGS)(function)
     # Numba compiles anew when the file of the entry point has changed, but what it calls may be in any of ours.
-    file: Any = getattr(compiled._cache, "_cache_file", None)
+    file: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(file, "_source_stamp"):
         file._source_stamp = _stamp()
     return compiled
+
+
+@functools.cache
+def _say_that_nothing_is_kept() -> None:
+    """Once per process."""
+    warnings.warn(
+        "stochasticrank_objectives found no folder to keep compiled code in, so every process compiles it again, which "
+        "takes seconds; set the environment variable NUMBA_CACHE_DIR to a folder that can be written to",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def aligned(*lengths: int) -> list[NDArray[np.float64]]:
@@ -88,6 +118,12 @@ def aligned(*lengths: int) -> list[NDArray[np.float64]]:
     whole = np.empty(starts[-1] + _LINE)
     whole = whole[-(whole.__array_interface__["data"][0] // whole.itemsize) % _LINE :]
     return [whole[start : start + length] for start, length in zip(starts, lengths, strict=False)]
+
+
+def table(rows: int, length: int) -> NDArray[np.float64]:
+    """Such arrays of one length, as the rows of one: kernels take it as a single argument, which costs less."""
+    length = (length + _LINE - 1) // _LINE * _LINE
+    return aligned(rows * length)[0].reshape(rows, length)
 
 
 @functools.cache

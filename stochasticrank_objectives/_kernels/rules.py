@@ -1,6 +1,6 @@
 """What a metric is to the kernels: a rule that turns a sorted list into jump coefficients and a value.
 
-Every metric here is M = sum_i w_i F_i g_i over positions i, with weights w that vanish from the cut on. When a document j
+Every metric here is M = sum_i w_i F_i g_i over positions i, with discounts w that vanish from the cut on. When a document j
 passes u, the document at position m of the list without j, M jumps by
 
     D(j, m) = F_m (w_m - w_{m+1}) (g_j - g_u)
@@ -22,7 +22,7 @@ _NEGLIGIBLE = 1e-30  # a chance to get this far that no longer matters
 
 
 @inner
-def fill_jumps(kind, weights, cut, gain, count, q_below, q_above):
+def fill_jumps(rule, gain, count, below, above):
     """Fill the coefficients of a sorted list of `count` gains; returns (top, last, reach).
 
     top    positions 0..top-1 are the ones that a document from below can pass with a jump;
@@ -30,15 +30,16 @@ def fill_jumps(kind, weights, cut, gain, count, q_below, q_above):
     reach  if a document that ends the cascade stands at top-1 (gain 1: it has no inverse continuation), then it alone
            passes positions up to `reach` from above; else -1.
     """
+    kind, discounts, cut = rule.kind, rule.discounts, rule.cut
     factor = 1.0
     stop = -1
     end = min(count, cut + 1)
     for m in range(end):
-        above = factor
+        without = factor
         if kind == AVERAGE:
-            above = factor - 1.0 + gain[m]
-        q_below[m] = factor * (weights[m] - weights[m + 1])
-        q_above[m] = above * (weights[m - 1] - weights[m]) if m > 0 else 0.0
+            without = factor - 1.0 + gain[m]
+        below[m] = factor * (discounts[m] - discounts[m + 1])
+        above[m] = without * (discounts[m - 1] - discounts[m]) if m > 0 else 0.0
         if kind == CASCADE:
             if gain[m] >= 1.0:
                 if stop >= 0:
@@ -58,11 +59,12 @@ def fill_jumps(kind, weights, cut, gain, count, q_below, q_above):
 
 
 @inner
-def list_value(kind, weights, cut, gain, count):
+def list_value(rule, gain, count):
     """M of a sorted list of gains."""
+    kind, discounts, cut = rule.kind, rule.discounts, rule.cut
     total, factor = 0.0, 1.0
     for m in range(min(count, cut)):
-        total += weights[m] * factor * gain[m]
+        total += discounts[m] * factor * gain[m]
         if kind == CASCADE:
             factor *= 1.0 - gain[m]
         elif kind == AVERAGE:
@@ -71,16 +73,17 @@ def list_value(kind, weights, cut, gain, count):
 
 
 @inner
-def mean_value(kind, weights, cut, keys, gain, count, chance):
-    """The expectation of M over all orders of the documents whose keys are equal, for a whole sorted list.
+def mean_value(rule, scores, gain, count, chance):
+    """The expectation of M over all orders of the documents whose scores are equal, for a whole sorted list.
 
     `chance` is scratch: chance[i] becomes the mean over all choices of i tied documents of the product of (1 - g).
     """
+    kind, discounts, cut = rule.kind, rule.discounts, rule.cut
     total, factor = 0.0, 1.0
     begin = 0
     while begin < count and begin < cut:
         end = begin + 1
-        while end < count and keys[end] == keys[begin]:
+        while end < count and scores[end] == scores[begin]:
             end += 1
         size, stop = end - begin, min(end, cut)
         mean = 0.0
@@ -90,12 +93,12 @@ def mean_value(kind, weights, cut, keys, gain, count, chance):
         mean /= size
         if kind == PLAIN:
             for m in range(begin, stop):
-                total += weights[m] * mean
+                total += discounts[m] * mean
         elif kind == AVERAGE:
             # McSherry & Najork (ECIR 2008): before a relevant document at offset i stand i (R - 1)/(size - 1) others
             before = (relevant - 1.0) / max(size - 1, 1)
             for m in range(begin, stop):
-                total += weights[m] * mean * (factor + before * (m - begin))
+                total += discounts[m] * mean * (factor + before * (m - begin))
             factor += relevant
         else:
             depth = stop - begin
@@ -106,7 +109,7 @@ def mean_value(kind, weights, cut, keys, gain, count, chance):
                 for i in range(min(s + 1, depth), 0, -1):
                     chance[i] = ((s + 1 - i) * chance[i] + i * keep * chance[i - 1]) / (s + 1)
             for i in range(depth):
-                total += weights[begin + i] * factor * (chance[i] - chance[i + 1])
+                total += discounts[begin + i] * factor * (chance[i] - chance[i + 1])
             for m in range(begin, end):
                 factor *= 1.0 - gain[m]
         begin = end

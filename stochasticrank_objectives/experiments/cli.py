@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
-import dataclasses
 import math
 import os
 import sys
@@ -21,6 +20,10 @@ _DATA_HELP = (
     "vali and test files, or with parts S1, S2, ..., or a single file, plain or gzipped; or the word generated "
     "(generated:500 for 500 queries), which needs no files"
 )
+
+
+_FILE_HELP = "an svmlight file, plain or gzipped, or - for standard input"
+_NOT_OPTIONS = ("command", "run", "data", "scores", "model", "more", "fields")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,10 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(
             "a process ended unexpectedly, perhaps for want of memory; the same command goes on, try fewer --jobs", 1
         )
+    except BrokenPipeError:  # who reads standard output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error), 2)
     except (ValueError, ImportError) as error:
-        return _fail(str(error), 2)
+        from .words import in_options
+
+        return _fail(in_options(str(error), [name for name in vars(chosen) if name not in _NOT_OPTIONS]), 2)
     return 0
 
 
@@ -98,6 +106,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from stochasticrank_objectives._threads import default_threads
     from stochasticrank_objectives.recommended import BOOSTERS
 
     from .methods import ABLATED, COMPARED, ITS_OWN, METHODS
@@ -123,17 +132,23 @@ def _parser() -> argparse.ArgumentParser:
             help=f"one or several of {','.join(BOOSTERS)} (default: all)",
         )  # fmt: skip
 
-    def jobs(made: argparse.ArgumentParser) -> None:
-        made.add_argument("--jobs", type=_above_0, default=1, metavar="N", help="processes at once (default: 1)")
+    def jobs(made: argparse.ArgumentParser, default: int = 1) -> None:
+        made.add_argument(
+            "--jobs", type=_above_0, default=default, metavar="N", help="processes at once (default: %(default)s)"
+        )
 
     def first_index(made: argparse.ArgumentParser) -> None:
         made.add_argument(
             "--first-index", type=int, choices=(0, 1), default=None,
-            help="the index of the first feature in the files (default: 0 if a file has index 0, else 1)",
+            help="the index of the first feature (default: as in training; there, 0 if the file has index 0, else 1)",
         )  # fmt: skip
 
     demo = command("demo", _demo, "train the three boosters on generated data, beside their own objectives")
     demo.add_argument("--picture", default="demo.png", help="where the learning curves go (default: %(default)s)")
+    command(
+        "warm-up", _warm_up, "compile everything once, so that later processes need not",
+        "Compiled code goes to numba's cache, in the folder that the environment variable NUMBA_CACHE_DIR names.",
+    )  # fmt: skip
 
     def tables(made: argparse.ArgumentParser, methods: Sequence[str], output: str) -> None:
         made.add_argument(
@@ -146,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
             help=f"some of {', '.join([*METHODS, ITS_OWN])}; {ITS_OWN} means the booster's own objectives "
             f"(default: {','.join(methods)})",
         )  # fmt: skip
-        made.add_argument("--trials", type=_above_0, default=20, metavar="N", help="settings tried, a method (default: 20)")
+        made.add_argument("--trials", type=_above_0, default=20, metavar="N", help="settings tried per method (default: 20)")
         made.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="trees at most (default: 1000)")
         made.add_argument(
             "--patience", type=_patience, default=100, metavar="N",
@@ -190,16 +205,17 @@ def _parser() -> argparse.ArgumentParser:
         "--methods", type=_names, default=[*SYNTHETIC_ROWS, ITS_OWN], metavar="NAMES",
         help=f"some of {', '.join([*SYNTHETIC_ROWS, ITS_OWN])} (default: all)",
     )  # fmt: skip
-    synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings a cell (default: 20)")
-    synthetic.add_argument("--rounds", type=_above_0, default=1000, metavar="N", help="iterations (default: 1000)")
-    jobs(synthetic)
+    synthetic.add_argument("--seeds", type=_above_0, default=20, metavar="N", help="trainings per cell (default: 20)")
+    synthetic.add_argument("--rounds", type=_above_0, default=300, metavar="N", help="iterations (default: 300)")
+    jobs(synthetic, default_threads())
     synthetic.add_argument(
-        "--output", default=None, metavar="FOLDER", help="also write synthetic.md and synthetic.json there"
-    )
+        "--output", default="synthetic", metavar="FOLDER",
+        help="where synthetic.md, synthetic.json and all finished runs go, which are not run again (default: %(default)s)",
+    )  # fmt: skip
 
     evaluate = command("evaluate", _evaluate, "metrics of scores in a file, with a stated choice for ties")
-    evaluate.add_argument("data", metavar="DATA", help="an svmlight file with the labels and queries")
-    evaluate.add_argument("scores", metavar="SCORES", help="a file with one score a line, in the order of DATA")
+    evaluate.add_argument("data", metavar="DATA", help=f"the labels and queries: {_FILE_HELP}")
+    evaluate.add_argument("scores", metavar="SCORES", help="one score per line, in the order of DATA; - for standard input")
     evaluate.add_argument(
         "--metric", type=_names, default=["ndcg@5", "ndcg@10", "mrr", "map"], metavar="NAMES",
         help="such as ndcg@10,err@5:max_grade=4 (default: ndcg@5,ndcg@10,mrr,map)",
@@ -211,21 +227,29 @@ def _parser() -> argparse.ArgumentParser:
         "--empty", type=_empty, default=0.0, metavar="VALUE",
         help="what a query without relevant documents counts as: a number, or skip to leave it out (default: 0)",
     )  # fmt: skip
-    evaluate.add_argument("--per-query", metavar="FILE", help="also write each query's values there, tab-separated")
+    evaluate.add_argument(
+        "--per-query", metavar="FILE",
+        help="also write each query's id and values there, tab-separated; - for standard output, and the means go to "
+        "standard error",
+    )  # fmt: skip
     first_index(evaluate)
 
     train = command(
         "train", _train, "train a model on an svmlight file and save it",
         "The model file is the booster's own: .json or .ubj for xgboost, .txt for lightgbm, .cbm for catboost.",
     )  # fmt: skip
-    train.add_argument("data", metavar="DATA", help="an svmlight file to train on, or the word generated")
+    train.add_argument("data", metavar="DATA", help=f"what to train on: {_FILE_HELP}, or the word generated")
     train.add_argument("model", metavar="MODEL", help="where the model goes; the suffix says which booster trains it")
-    train.add_argument("--valid", metavar="DATA", help="an svmlight file to choose the number of trees on")
-    train.add_argument("--metric", default="ndcg@10", help="what is optimised and watched (default: ndcg@10)")
+    train.add_argument("--valid", metavar="DATA", help=f"to choose the number of trees on: {_FILE_HELP}")
+    train.add_argument("--metric", default="ndcg@10", help="what to train for, and what is watched (default: ndcg@10)")
     train.add_argument("--objective", metavar="NAME", help="one of the booster's own objectives instead, such as lambdarank")
+    train.add_argument("--train-on", metavar="METRIC", help="what is optimised (default: as recommended for --metric)")
     train.add_argument("--mu", type=float, help="shift of relevant documents (default: as recommended)")
-    train.add_argument("--sigma", type=float, help="smoothing (default: as recommended)")
-    train.add_argument("--samples", type=_above_0, help="draws of the noise per gradient (default: as recommended)")
+    train.add_argument("--sigma", type=float, help="strength of the noise on scores (default: as recommended)")
+    train.add_argument(
+        "--loss", dest="fields", action="append", type=_setting, default=[], metavar="NAME=VALUE",
+        help="any field of the recommended loss; may be repeated",
+    )  # fmt: skip
     train.add_argument("--rounds", type=_above_0, default=300, help="trees at most (default: 300)")
     train.add_argument(
         "--patience", type=_patience, default=None, help="with --valid: stop after so many trees without improvement"
@@ -236,19 +260,35 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--seed", type=int, default=0, help="(default: 0)")
     train.add_argument(
         "--set", dest="more", action="append", type=_setting, default=[], metavar="NAME=VALUE",
-        help="any parameter of the booster; may be repeated",
+        help="any other parameter of the booster; may be repeated",
     )  # fmt: skip
     first_index(train)
 
-    predict = command("predict", _predict, "scores of a saved model, one a line")
-    predict.add_argument("data", metavar="DATA", help="an svmlight file")
+    predict = command("predict", _predict, "scores of a saved model, one per line")
+    predict.add_argument("data", metavar="DATA", help=_FILE_HELP)
     predict.add_argument("model", metavar="MODEL", help="a model file of train, or any of the booster's own")
-    predict.add_argument("--output", metavar="FILE", help="where the scores go (default: the terminal)")
+    predict.add_argument("--output", metavar="FILE", default="-", help="where the scores go (default: -, standard output)")
     first_index(predict)
     return parser
 
 
 # ------------------------------------------------------------ commands
+
+
+def _warm_up(_: argparse.Namespace) -> None:
+    import tempfile
+
+    from stochasticrank_objectives._warmup import warm_up
+
+    from .letor import read_svmlight
+
+    folder = warm_up()
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "small.txt")
+        with open(path, "w") as file:
+            file.write("1 qid:1 1:0.5\n0 qid:1 1:0.25\n")
+        read_svmlight(path, cache=False, progress=False)
+    print(f"compiled; kept in {folder}" if folder else "compiled, but nothing can be kept: set NUMBA_CACHE_DIR to a folder")
 
 
 def _demo(chosen: argparse.Namespace) -> None:
@@ -260,7 +300,10 @@ def _demo(chosen: argparse.Namespace) -> None:
 def _tables(chosen: argparse.Namespace, job: Any, name: str, rival: str) -> None:
     from . import reports
     from .search import Protocol
+    from .streams import STANDARD
 
+    if STANDARD in chosen.data:
+        raise ValueError(f"{name} reads its data more than once: give a file or a folder, not standard input")
     if not chosen.resume and os.path.isdir(chosen.output) and os.listdir(chosen.output):
         raise ValueError(f"{chosen.output} is not empty, and --no-resume was given; choose another --output")
     protocol = Protocol(rounds=chosen.rounds, patience=chosen.patience, depths=chosen.depth)
@@ -292,27 +335,32 @@ def _synthetic(chosen: argparse.Namespace) -> None:
     from .synthetic import synthetic
 
     found = synthetic(
-        boosters=chosen.booster, methods=chosen.methods, seeds=chosen.seeds, rounds=chosen.rounds, jobs=chosen.jobs
-    )
+        boosters=chosen.booster, methods=chosen.methods, seeds=chosen.seeds, rounds=chosen.rounds, jobs=chosen.jobs,
+        folder=chosen.output,
+    )  # fmt: skip
     print(reports.grid(*reports.synthetic_cells(found)))
     print()
     print(reports.synthetic_notes(chosen.rounds))
-    if chosen.output is not None:
-        for path in reports.write_synthetic(found, chosen.rounds, chosen.output):
-            print(path)
+    for path in reports.write_synthetic(found, chosen.rounds, chosen.output):
+        print(path)
 
 
 def read_scores(path: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """One number a line."""
+    """One number per line."""
+    from .streams import reading, shown
+
     scores = []
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with reading(path) as file:
         for line, text in enumerate(file, 1):
             try:
                 score = float(text)
             except ValueError:
-                raise ValueError(f"{path}, line {line}: {text.strip()[:40]!r} is not a number") from None
+                kind = "this is a gzip file; unpack it first" if line == 1 and text.startswith("\x1f") else ""
+                kind = kind or ("this looks like a CSV file; it must have one number per line" if "," in text else "")
+                wrong = kind or f"{text.strip()[:40]!r} is not a number"
+                raise ValueError(f"{shown(path)}, line {line}: {wrong}") from None
             if not math.isfinite(score):
-                raise ValueError(f"{path}, line {line}: {text.strip()!r} is not finite")
+                raise ValueError(f"{shown(path)}, line {line}: {text.strip()!r} is not finite")
             scores.append(score)
     return np.array(scores)
 
@@ -321,57 +369,87 @@ def _evaluate(chosen: argparse.Namespace) -> None:
     from stochasticrank_objectives.evaluation import bind_evaluation
     from stochasticrank_objectives.metrics import parse_metric
 
-    from .letor import read_svmlight
+    from .streams import STANDARD, read_data, shown, writing
 
     metrics = [parse_metric(name) for name in chosen.metric]
+    if chosen.data == chosen.scores == STANDARD:
+        raise ValueError("DATA and SCORES cannot both come from standard input")
     scores = read_scores(chosen.scores)
-    data = read_svmlight(chosen.data, first_index=chosen.first_index)
+    data, queries, _ = read_data(chosen.data, first_index=chosen.first_index)
     if len(scores) != len(data.labels):
-        raise ValueError(f"{chosen.scores} has {len(scores)} scores, but {chosen.data} has {len(data.labels)} rows")
+        raise ValueError(
+            f"{shown(chosen.scores)} has {len(scores)} scores, but {shown(chosen.data)} has {len(data.labels)} rows"
+        )
     columns = []
+    means = sys.stderr if chosen.per_query == STANDARD else sys.stdout
     for metric in metrics:
         bound = bind_evaluation(metric, data.labels, data.groups, ties=chosen.ties, empty=chosen.empty)
         columns.append(bound.per_query(scores))
-        print(f"{metric!s:24} {bound.mean(scores):.6f}")
+        print(f"{metric!s:24} {bound.mean(scores):.6f}", file=means)
     if chosen.per_query:
-        with open(chosen.per_query, "w", encoding="utf-8") as file:
-            print("query", *metrics, sep="\t", file=file)
-            for number, values in enumerate(zip(*columns, strict=True), 1):
-                print(number, *(f"{value:.6f}" for value in values), sep="\t", file=file)
+        with writing(chosen.per_query) as file:
+            print("qid", *metrics, sep="\t", file=file)
+            for query, *values in zip(queries, *columns, strict=True):
+                print(query, *(f"{value:.6f}" for value in values), sep="\t", file=file)
 
 
-def _read(path: str, chosen: argparse.Namespace, features: int | None = None, seed: int = 1) -> Any:
+def _generated(path: str, seed: int) -> Any:
+    """Generated data, if the word for it stands where a file would; else None."""
     from stochasticrank_objectives.datasets import make_ranking
 
-    from .letor import read_svmlight
     from .sources import Source
 
-    if queries := Source(path).queries:
-        return make_ranking(queries, seed=seed)
-    return read_svmlight(path, first_index=chosen.first_index, features=features)
+    queries = Source(path).queries
+    return make_ranking(queries, seed=seed) if queries else None
+
+
+def _read_like(path: str, first_index: int | None, features: int, whose: str) -> Any:
+    """Data with the columns of others, which are called `whose`."""
+    from .letor import OutsideColumnsError
+    from .streams import read_data, shown
+
+    try:
+        return read_data(path, first_index=first_index, features=features)
+    except OutsideColumnsError as error:
+        first = first_index or 0
+        remedy = "if all count from 0, train with --first-index 0" if error.index < first else "number them as in training"
+        raise ValueError(
+            f"{shown(path)}, line {error.line}: feature {error.index}, but those of {whose} are {first} to "
+            f"{first + features - 1}; {remedy}"
+        ) from None
 
 
 def _train(chosen: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from stochasticrank_objectives.metrics import parse_metric
-    from stochasticrank_objectives.recommended import recommended
 
+    from .streams import STANDARD, read_data, shown
     from .training import Settings, booster_of, train
 
+    if chosen.model == STANDARD:
+        raise ValueError("MODEL must be a file: its name says which booster trains it")
     booster, metric = booster_of(chosen.model), parse_metric(chosen.metric)
     if not os.path.isdir(os.path.dirname(os.path.abspath(chosen.model))):
         raise ValueError(f"{chosen.model}: there is no such folder")
     if chosen.patience is not None and chosen.valid is None:
         raise ValueError("--patience needs --valid: the metric of the training data always improves")
-    given = {name: getattr(chosen, name) for name in ("mu", "sigma", "samples", "seed")}
-    given = {name: value for name, value in given.items() if value is not None}
-    objective = chosen.objective or dataclasses.replace(recommended(metric, booster=booster), **given)
-    learn = _read(chosen.data, chosen)
-    valid = learn if chosen.valid is None else _read(chosen.valid, chosen, learn.features.shape[1], seed=2)
+    if chosen.data == chosen.valid == STANDARD:
+        raise ValueError("DATA and --valid cannot both come from standard input")
+    objective = _objective(chosen, booster, metric)
+    _check_more(chosen, booster, objective)
+    first_index = chosen.first_index
+    if (learn := _generated(chosen.data, 1)) is None:
+        learn, _, first_index = read_data(chosen.data, first_index=chosen.first_index)
+    valid = learn
+    if chosen.valid is not None and (valid := _generated(chosen.valid, 2)) is None:
+        valid = _read_like(chosen.valid, first_index, learn.features.shape[1], shown(chosen.data)).data
+    if valid.features.shape[1] != learn.features.shape[1]:
+        wide, held = learn.features.shape[1], valid.features.shape[1]
+        raise ValueError(f"{shown(chosen.data)} has {wide} features, but {chosen.valid} has {held}")
     settings = Settings(
         rounds=chosen.rounds, learning_rate=chosen.learning_rate, depth=chosen.depth, l2=chosen.l2,
-        patience=chosen.patience, seed=chosen.seed, more=dict(chosen.more),
+        patience=chosen.patience, seed=chosen.seed, more=dict(chosen.more), first_index=first_index,
     )  # fmt: skip
     with tqdm(total=chosen.rounds, unit="tree", disable=None) as bar:
 
@@ -386,17 +464,56 @@ def _train(chosen: argparse.Namespace) -> None:
     print(f"{chosen.model}: {booster}, {objective}, {rounds} trees, {where} {metric} {trained.curve[rounds - 1]:.4f}")
 
 
+def _objective(chosen: argparse.Namespace, booster: str, metric: Any) -> Any:
+    """One of the booster's own, or the recommended loss with what the options change."""
+    from stochasticrank_objectives.adapters._common import as_loss
+
+    fields = {name: getattr(chosen, name) for name in ("mu", "sigma", "seed") if getattr(chosen, name) is not None}
+    fields.update(chosen.fields)
+    if chosen.objective and (chosen.train_on or set(fields) - {"seed"}):
+        raise ValueError("--train-on, --mu, --sigma and --loss are for our own losses, and do not go with --objective")
+    return chosen.objective or as_loss(metric, fields, booster=booster, train_on=chosen.train_on)
+
+
+def _check_more(chosen: argparse.Namespace, booster: str, objective: Any) -> None:
+    """What --set sets is known to the booster, and is not what another option sets."""
+    from .training import option_for, unknown_parameters
+
+    for name, _ in chosen.more:
+        if option := option_for(name):
+            raise ValueError(f"--set {name}: use --{option.replace('_', '-')} instead")
+    if unknown := unknown_parameters(booster, objective, dict(chosen.more)):
+        raise ValueError(f"--set {unknown[0]}: {booster} has no such parameter, or does not use it with this objective")
+
+
 def _predict(chosen: argparse.Namespace) -> None:
+    from .streams import shown, writing
     from .training import load
 
     model = load(chosen.model)
-    features = _read(chosen.data, chosen, model.features).features
-    if features.shape[1] != model.features:
-        raise ValueError(f"{chosen.model} wants {model.features} features, but {chosen.data} has {features.shape[1]}")
-    scores = model.predict(features)
-    text = "".join(f"{score!r}\n" for score in scores.tolist())
-    if chosen.output is None:
-        sys.stdout.write(text)
-        return
-    with open(chosen.output, "w", encoding="utf-8") as file:
+    if (data := _generated(chosen.data, 1)) is None:
+        data = _read_like(chosen.data, _first_index(chosen, model), model.features, chosen.model).data
+    if data.features.shape[1] != model.features:
+        raise ValueError(
+            f"{chosen.model} wants {model.features} features, but {shown(chosen.data)} has {data.features.shape[1]}"
+        )
+    text = "".join(f"{score!r}\n" for score in model.predict(data.features).tolist())
+    with writing(chosen.output) as file:
         file.write(text)
+
+
+def _first_index(chosen: argparse.Namespace, model: Any) -> int:
+    """The one that the model was trained with: it tells, or --first-index does; it is never guessed."""
+    if model.first_index is None:
+        if chosen.first_index is None:
+            raise ValueError(
+                f"{chosen.model} does not tell whether its features count from 0 or from 1, as models of this command do; "
+                "pass --first-index 0 or 1, as in the file that it was trained on"
+            )
+        return int(chosen.first_index)
+    if chosen.first_index not in (None, model.first_index):
+        raise ValueError(
+            f"--first-index {chosen.first_index}, but {chosen.model} was trained on features that count from "
+            f"{model.first_index}; leave --first-index out, and number the features of {chosen.data} as in training"
+        )
+    return int(model.first_index)

@@ -1,4 +1,4 @@
-"""The main job on generated data: each booster trained on the metric itself, beside its own ranking objective."""
+"""The main job on generated data: each booster trained for a metric as we recommend, beside its own ranking objective."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 from stochasticrank_objectives.datasets import RankingData, make_ranking
 from stochasticrank_objectives.evaluation import evaluate
 from stochasticrank_objectives.losses import Loss
-from stochasticrank_objectives.recommended import recommended
+from stochasticrank_objectives.metrics import parse_metric
+from stochasticrank_objectives.recommended import BOOSTERS, recommended
+
+from .methods import own_objectives
 
 METRIC = "ndcg@10"
-RIVALS: dict[str, str] = {"xgboost": "rank:ndcg", "lightgbm": "lambdarank", "catboost": "YetiRank"}
+RIVALS = {booster: own_objectives(booster, parse_metric(METRIC))[0] for booster in BOOSTERS}
 
 
 def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 150) -> list[dict[str, Any]]:
@@ -26,17 +29,22 @@ def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 150) -> 
     results = []
     with tqdm(total=rounds * len(jobs), unit="tree", smoothing=0.05) as bar:
         for booster, objective in jobs:
-            bar.set_description(f"{booster} {objective if isinstance(objective, str) else 'StochasticRank'}")
+            bar.set_description(f"{booster} {_short(objective)}")
             trained = train(
                 booster, objective, learn, valid, metric=METRIC,
                 settings=Settings(rounds=rounds, learning_rate=0.3, depth=4, l2=1.0), progress=lambda _: bar.update(),
             )  # fmt: skip
             score = evaluate(METRIC, trained.predict(test.features), test.labels, test.groups)
-            results.append({"booster": booster, "objective": str(objective), METRIC: score, "trained": trained})
+            row = {"booster": booster, "objective": str(objective), "short": _short(objective)}
+            results.append({**row, METRIC: score, "trained": trained})
     print(_table(results, test))
     _draw(results, picture)
     print(f"learning curves: {picture}")
     return results
+
+
+def _short(objective: str | Loss) -> str:
+    return objective if isinstance(objective, str) else type(objective).__name__
 
 
 def _table(results: list[dict[str, Any]], test: RankingData) -> str:
@@ -67,7 +75,7 @@ def _draw(results: list[dict[str, Any]], picture: str) -> None:
                 ours = row["objective"] != RIVALS[booster]
                 axis.plot(
                     range(1, len(row["trained"].curve) + 1), row["trained"].curve,
-                    color="tab:blue" if ours else "tab:gray", label="StochasticRank" if ours else row["objective"],
+                    color="tab:blue" if ours else "tab:gray", label=row["short"],
                 )  # fmt: skip
         axis.set_title(booster)
         axis.set_xlabel("trees")

@@ -58,25 +58,54 @@ _MODEST = 1 << 28  # a matrix of so many bytes may be as empty as it likes
 _Path = str | os.PathLike[str]
 _Floats32 = NDArray[np.float32]
 
+_LINE = "label qid:ID index:value ..."
+
+_KINDS = {  # files of other kinds, by the bytes that they begin with
+    b"PK\x03\x04": "a zip archive",
+    b"BZh": "a bzip2 file",
+    b"\xfd7zXZ": "an xz file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+    b"\x93NUMPY": "a file of a numpy array",
+    b"\x89HDF": "an HDF5 file",
+}
+
 # ------------------------------------------------------------ text
 
 
+class OutsideColumnsError(ValueError):
+    """A file has an index that the columns which were asked for leave out."""
+
+    def __init__(self, message: str, line: int, index: int) -> None:
+        super().__init__(message)
+        self.line = line
+        self.index = index
+
+
 class _Source(NamedTuple):
-    """A file as it is now."""
+    """A file as it is now, and what messages call it if that is not its path."""
 
     path: str
     size: int
     modified: int
+    name: str | None = None
 
     @classmethod
-    def of(cls, path: _Path) -> _Source:
+    def of(cls, path: _Path, name: str | None = None) -> _Source:
         if os.path.isdir(path):
             raise ValueError(f"{os.fspath(path)} is a folder; give a file of it, or give the folder to load_folds")
         status = os.stat(path)
-        return cls(os.path.abspath(path), status.st_size, status.st_mtime_ns)
+        return cls(os.path.abspath(path), status.st_size, status.st_mtime_ns, name)
 
     def refuse(self, line: int, reason: str) -> ValueError:
-        return ValueError(f"{self.path}, line {line}: {reason}")
+        return ValueError(self._at(line, reason))
+
+    def outside(self, line: int, index: int, reason: str) -> OutsideColumnsError:
+        return OutsideColumnsError(self._at(line, reason), line, index)
+
+    def _at(self, line: int, reason: str) -> str:
+        return f"{self.name or self.path}, line {line}: {reason}"
 
 
 class _Extent(NamedTuple):
@@ -109,13 +138,21 @@ def _blocks(source: _Source, title: str, shown: bool | None, state: NDArray[np.i
     filled = 0
     start = True
     with open(source.path, "rb") as raw, _progress(f"{title} {os.path.basename(source.path)}", source.size, shown) as show:
-        zipped = raw.read(2) == b"\x1f\x8b"  # the name may say anything
+        magic = raw.read(8)  # the name may say anything
+        zipped = magic.startswith(b"\x1f\x8b")
+        if kind := next((kind for begin, kind in _KINDS.items() if magic.startswith(begin)), None):
+            raise source.refuse(1, f"this is {kind}, not svmlight text, plain or gzipped")
         raw.seek(0)
         stream: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
         while True:
             try:
                 count = stream.readinto(memoryview(buffer)[filled:-1])
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            except EOFError:
+                raise source.refuse(
+                    int(state[LINES]) + 1,
+                    "the gzip file is truncated: it ends here or soon after, before its data do; copy or download it again",
+                ) from None
+            except (zlib.error, gzip.BadGzipFile) as error:
                 raise source.refuse(int(state[LINES]) + 1, f"the gzip data is damaged here or soon after: {error}") from None
             show(raw.tell())
             filled += count
@@ -140,6 +177,24 @@ def _blocks(source: _Source, title: str, shown: bool | None, state: NDArray[np.i
                 buffer = buffer + bytes(len(buffer))
 
 
+def _other_kind(buffer: bytearray, size: int) -> str | None:
+    """What text is that does not look like svmlight in its first line with any data; None if it does, more or less."""
+    lines = (line.strip() for line in bytes(buffer[:size]).split(b"\n", 100))
+    line = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    if not line or b"qid:" in line:
+        return None
+    if line[:1] in b"{[":
+        return "this looks like a JSON file"
+    for separator, name in ((b",", "commas"), (b";", "semicolons"), (b"\t", "tabs")):
+        if separator in line and b":" not in line.partition(separator)[0]:
+            return f"this looks like a CSV file, with fields between {name}"
+    try:
+        float(line.split()[0])
+    except ValueError:
+        return "this looks like a text file"
+    return None
+
+
 @functools.lru_cache(maxsize=1024)  # the files of one data set belong to several folds
 def _scan(source: _Source, shown: bool | None) -> _Extent:
     state = np.zeros(5, np.int64)
@@ -148,6 +203,8 @@ def _scan(source: _Source, shown: bool | None) -> _Extent:
     for buffer, size in _blocks(source, "scanning", shown, state):
         if (nul := buffer.find(b"\0", 0, size)) >= 0:
             raise source.refuse(int(state[LINES]) + buffer.count(b"\n", 0, nul) + 1, "binary data, not text")
+        if not state[ROWS] and (kind := _other_kind(buffer, size)):
+            raise source.refuse(int(state[LINES]) + 1, f"{kind}, not svmlight, in which a line is {_LINE}")
         scan_block(np.frombuffer(buffer, np.uint8), size, state)
         text += size
     if not state[ROWS]:
@@ -161,8 +218,13 @@ def _token(buffer: bytearray, at: int) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "...") if text else "nothing"
 
 
-class _Parsed(NamedTuple):
+class _Content(NamedTuple):
     data: RankingData
+    names: list[bytes]  # the ids of queries
+
+
+class _Parsed(NamedTuple):
+    content: _Content
     mixed: bool  # whether index 0 looks like a mistake
 
 
@@ -173,7 +235,7 @@ def _parse(source: _Source, extent: _Extent, base: int, width: int, *, guess: bo
     state = np.zeros(9, np.int64)
     queries, hard = np.empty((0, 4), np.int64), np.empty((0, 5), np.int64)
     name = b""
-    known: set[bytes] = set()
+    known: dict[bytes, None] = {}  # in their order
     starts: list[NDArray[np.int64]] = []
     for buffer, size in _blocks(source, "reading", shown, state):
         if size > 4 * len(hard):  # a row takes at least 8 bytes, a pair 4; what is not used takes no memory
@@ -186,7 +248,7 @@ def _parse(source: _Source, extent: _Extent, base: int, width: int, *, guess: bo
             name = bytes(buffer[begin:end])
             if name in known:
                 raise source.refuse(line, f"query {_token(buffer, begin)} was left before and comes back; sort by query")
-            known.add(name)
+            known[name] = None
         starts.append(queries[: state[QUERIES], 0].copy())
         for row, column, begin, end, line in hard[: state[HARD]].tolist():
             target = labels if column < 0 else features[:, column]
@@ -204,15 +266,15 @@ def _parse(source: _Source, extent: _Extent, base: int, width: int, *, guess: bo
             f"this line counts its {state[RUN]} features from {1 - state[FIRST]}, the first line from {state[FIRST]}; "
             "if all count from 0, pass first_index=0",
         )
-    if state[ROWS] != extent.rows or _Source.of(source.path) != source:
+    if state[ROWS] != extent.rows or _Source.of(source.path, source.name) != source:
         raise source.refuse(int(state[LINES]), PROBLEMS[CHANGED])
     groups = np.diff(np.concatenate([*starts, [extent.rows]]))
-    return _Parsed(RankingData(features, labels, groups), mixed)
+    return _Parsed(_Content(RankingData(features, labels, groups), list(known)), mixed)
 
 
 # ------------------------------------------------------------ cache
 
-_FORMAT = 1
+_FORMAT = 2
 _HEADER = 8192  # bytes, so that what follows lies on whole pages
 
 
@@ -242,6 +304,7 @@ class _Header(NamedTuple):
     source: _Source
     extent: _Extent
     queries: int
+    names: int  # bytes of their ids, each on a line; empty lines fill up the last 8 bytes
     checksum: int
 
     @property
@@ -254,7 +317,7 @@ class _Header(NamedTuple):
 
     @property
     def size(self) -> int:
-        return _HEADER + 8 * self.extent.rows + 8 * self.queries + 4 * self.extent.rows * self.columns
+        return _HEADER + 8 * self.extent.rows + 8 * self.queries + self.names + 4 * self.extent.rows * self.columns
 
     def seal(self) -> bytes:
         """As it stands at the beginning of an entry."""
@@ -263,8 +326,8 @@ class _Header(NamedTuple):
 
     @classmethod
     def unseal(cls, sealed: bytes) -> _Header:
-        _, _, source, extent, queries, checksum = json.loads(json.loads(sealed)[0])
-        header = cls(_Source(*source), _Extent(*extent), queries, checksum)
+        _, _, source, extent, queries, names, checksum = json.loads(json.loads(sealed)[0])
+        header = cls(_Source(*source), _Extent(*extent), queries, names, checksum)
         if header.seal() != sealed:
             raise ValueError("damaged, or of another format")
         return header
@@ -277,13 +340,13 @@ def _recall_header(source: _Source) -> _Header | None:
     try:
         with open(path, "rb") as file:
             header = _Header.unseal(file.read(_HEADER))
-            right = header.source == source and header.size == os.fstat(file.fileno()).st_size
+            right = header.source == source._replace(name=None) and header.size == os.fstat(file.fileno()).st_size
     except (OSError, ValueError, TypeError, LookupError):
         return None
     return header if right else None
 
 
-def _recall(source: _Source, base: int, width: int) -> RankingData | None:
+def _recall(source: _Source, base: int, width: int) -> _Content | None:
     """A file from the cache, mapped into memory if its columns are those wanted; None unless it is there and sound."""
     header, path = _recall_header(source), _entry(source)
     if header is None or path is None:
@@ -296,22 +359,27 @@ def _recall(source: _Source, base: int, width: int) -> RankingData | None:
     if len(raw) != header.size or zlib.crc32(raw[_HEADER:].data) != header.checksum:
         return None
     rows, columns = header.extent.rows, header.columns
-    labels, groups, cells = np.split(raw[_HEADER:], [8 * rows, 8 * (rows + header.queries)])
+    ends = np.cumsum([8 * rows, 8 * header.queries, header.names])
+    labels, groups, names, cells = np.split(raw[_HEADER:], ends)
     features = cells.view(np.float32).reshape(rows, columns)
     if (base, width) != (header.base, columns):
         shift = header.base - base
         wanted = np.zeros((rows, width), np.float32)
         wanted[:, shift : shift + columns] = features
         features = wanted
-    return RankingData(features, labels.view(np.float64), groups.view(np.int64))
+    data = RankingData(features, labels.view(np.float64), groups.view(np.int64))
+    return _Content(data, names.tobytes().split())
 
 
-def _remember(source: _Source, extent: _Extent, base: int, data: RankingData) -> None:
+def _remember(source: _Source, extent: _Extent, base: int, content: _Content) -> None:
     """Put what was read into the cache; whatever prevents it is no error, for the next reading can do without."""
     path = _entry(source)
     if path is None:
         return
-    header = _Header(source, extent, len(data.groups), 0)
+    data = content.data
+    names = b"".join(name + b"\n" for name in content.names)
+    names += b"\n" * (-len(names) % 8)
+    header = _Header(source._replace(name=None), extent, len(data.groups), len(names), 0)
     columns = slice(header.base - base, header.base - base + header.columns)
     step = max(_BLOCK // max(4 * header.columns, 1), 1)
     pieces = (data.features[at : at + step, columns] for at in range(0, extent.rows, step))
@@ -322,7 +390,7 @@ def _remember(source: _Source, extent: _Extent, base: int, data: RankingData) ->
             temporary = file.name
             file.write(bytes(_HEADER))
             checksum = 0
-            for part in itertools.chain([data.labels, data.groups], pieces):
+            for part in itertools.chain([data.labels, data.groups, np.frombuffer(names, np.uint8)], pieces):
                 piece = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
                 checksum = zlib.crc32(piece, checksum)
                 file.write(piece)
@@ -351,6 +419,7 @@ class _Options(NamedTuple):
     first_index: int | None
     cache: bool
     progress: bool | None
+    name: str | None = None
 
     def check(self) -> _Options:
         if self.features is not None and not (isinstance(self.features, int | np.integer) and self.features >= 1):
@@ -365,7 +434,7 @@ class _Files:
 
     def __init__(self, paths: Sequence[_Path], options: _Options) -> None:
         self.options = options
-        self.sources = [_Source.of(path) for path in paths]
+        self.sources = [_Source.of(path, options.name) for path in paths]
         self.extents = [self._extent(source) for source in self.sources]
         self.base, self.width = self._columns()
 
@@ -380,7 +449,7 @@ class _Files:
         zeros = [(source, extent) for source, extent in found if extent.zero_line]
         if first_index == 1 and zeros:
             source, extent = zeros[0]
-            raise source.refuse(extent.zero_line, "index 0, but first_index=1; leave it out or pass 0 to count from 0")
+            raise source.outside(extent.zero_line, 0, "index 0, but first_index=1; leave it out or pass 0 to count from 0")
         base = int(first_index) if first_index is not None else 0 if zeros else 1
         source, extent = max(found, key=lambda one: one[1].highest)
         ends = {zero.highest + 1 for _, zero in zeros}
@@ -393,7 +462,9 @@ class _Files:
         width = extent.highest + 1 - base
         if features is not None:
             if width > features:
-                raise source.refuse(extent.highest_line, f"index {extent.highest} is beyond features={features}")
+                raise source.outside(
+                    extent.highest_line, extent.highest, f"index {extent.highest} is beyond features={features}"
+                )
             return base, int(features)
         if width < 1:
             raise source.refuse(1, "there is no feature in this line nor in any other; pass features= if that is meant")
@@ -408,13 +479,17 @@ class _Files:
 
     def read(self, at: int) -> RankingData:
         """One of the files."""
+        return self.content(at).data
+
+    def content(self, at: int) -> _Content:
+        """One of the files, with the ids of its queries."""
         source, extent, options = self.sources[at], self.extents[at], self.options
-        if options.cache and (data := _recall(source, self.base, self.width)) is not None:
-            return data
+        if options.cache and (content := _recall(source, self.base, self.width)) is not None:
+            return content
         parsed = _parse(source, extent, self.base, self.width, guess=options.first_index is None, shown=options.progress)
         if options.cache and not parsed.mixed:
-            _remember(source, extent, self.base, parsed.data)
-        return parsed.data
+            _remember(source, extent, self.base, parsed.content)
+        return parsed.content
 
     def read_all(self, positions: Sequence[int]) -> RankingData:
         """Some of the files, one after another; memory peaks at all of them and once more the largest."""
@@ -474,6 +549,41 @@ def read_svmlight(
     ((3, 3), [2.0, 0.0, 1.0], [2, 1])
     """
     return _Files([path], _Options(features, first_index, cache, progress).check()).read(0)
+
+
+class SvmlightFile(NamedTuple):
+    """What a file holds: its data, the id of each query, and the index of the first column, found or given."""
+
+    data: RankingData
+    queries: list[str]
+    first_index: int
+
+
+def read_svmlight_file(
+    path: _Path,
+    *,
+    features: int | None = None,
+    first_index: int | None = None,
+    cache: bool = True,
+    progress: bool | None = None,
+    name: str | None = None,
+) -> SvmlightFile:
+    """What `read_svmlight` reads, with the ids of queries and the first index. `name` is what messages call the file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "train.txt")
+    ...     with open(path, "w") as file:
+    ...         _ = file.write("2 qid:a 0:0.5 3:4\\n0 qid:a 2:1e-1\\n1 qid:b 1:-3\\n")
+    ...     file = read_svmlight_file(path, cache=False)
+    >>> file.queries, file.first_index
+    (['a', 'b'], 0)
+    """
+    files = _Files([path], _Options(features, first_index, cache, progress, name).check())
+    content = files.content(0)
+    return SvmlightFile(content.data, [one.decode("utf-8", "backslashreplace") for one in content.names], files.base)
 
 
 # ------------------------------------------------------------ folders
@@ -610,7 +720,7 @@ def load_folds(
     ...     print(len(folds), folds[3].name, folds[3].train.features.shape, folds[3].test.features.shape)
     5 Fold4 (6, 6) (2, 6)
     """
-    options = _Options(features, first_index, cache, progress).check()
+    _Options(features, first_index, cache, progress).check()
     folder = os.path.abspath(path)
     if os.path.isfile(folder):
         raise ValueError(f"{folder} is one file, not a folder of folds; read it with read_svmlight")
@@ -620,4 +730,4 @@ def load_folds(
             f"{folder} holds no data set: there must be folders Fold1, Fold2, ..., or files train, vali and test, or parts "
             "S1, S2, ..., each .txt or .svm, perhaps .gz"
         )
-    return [Fold(*split, *options) for split in splits]
+    return [Fold(*split, features, first_index, cache, progress) for split in splits]

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from stochasticrank_objectives.baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
+from stochasticrank_objectives.listwise import XENDCG, QueryRMSE
 from stochasticrank_objectives.losses import Loss, StochasticRank
 from stochasticrank_objectives.metrics import DCG, ERR, MRR, NDCG, Metric, PFound
+from stochasticrank_objectives.recommended import recommended
 from stochasticrank_objectives.sglb import SGLB
+from stochasticrank_objectives.yeti import YetiRank
 
 Params = dict[str, Any]
 
@@ -52,7 +55,7 @@ class Method:
 
 def make_lambda_mart(metric: Metric, params: Params, seed: int) -> Loss:
     """With the normalisation by query that the boosters' own have by default, and without which it is clearly weaker."""
-    return LambdaMART(metric, norm=True, noise=params.get("noise", 0.0), seed=seed)
+    return LambdaMART(metric, norm=len(metric.parts()) == 1, noise=params.get("noise", 0.0), seed=seed)
 
 
 def make_lambda_loss(metric: Metric, params: Params, seed: int) -> Loss:
@@ -82,6 +85,23 @@ def make_absolute(metric: Metric, params: Params, seed: int) -> Loss:
     return StochasticRank(metric, mu=params["mu"], sfa=False, hessian_constant=0.0, seed=seed)
 
 
+def make_yeti_rank(metric: Metric, params: Params, seed: int) -> Loss:
+    return YetiRank(seed=seed)
+
+
+def make_xendcg(metric: Metric, params: Params, seed: int) -> Loss:
+    return XENDCG(seed=seed)
+
+
+def make_query_rmse(metric: Metric, params: Params, seed: int) -> Loss:
+    return QueryRMSE()
+
+
+def make_recommended(metric: Metric, params: Params, seed: int) -> Loss:
+    """What a metric's name stands for on LightGBM. On XGBoost it has other units, but the regularisation is tuned."""
+    return dataclasses.replace(recommended(metric, booster="lightgbm"), seed=seed)
+
+
 _LANGEVIN = ("model_shrink_rate", "diffusion_temperature")
 
 METHODS = {
@@ -90,15 +110,20 @@ METHODS = {
     "e-lambdamart": Method("E-lambda-MART", make_lambda_mart, ("l2", "noise")),
     "e-lambdaloss": Method("E-lambda-Loss", make_lambda_loss, ("l2", "noise")),
     "softrank": Method("SoftRank", make_soft_rank, ("l2",)),
+    "yetirank": Method("YetiRank", make_yeti_rank, ("l2",)),
+    "xendcg": Method("XE-NDCG", make_xendcg, ("l2",)),
+    "queryrmse": Method("QueryRMSE", make_query_rmse, ("l2",)),
     "sr-r1-soft": Method("SR-R1-soft", make_with_sglb, _LANGEVIN, ours=True),
     "sr-r1": Method("SR-R1", make_with_sglb, (*_LANGEVIN, "mu"), ours=True),
     "sr-absolute": Method("SR-absolute", make_absolute, ("l2", "mu"), ours=True),
+    "recommended": Method("recommended", make_recommended, ("l2",), ours=True),
     "reinforce": Method("REINFORCE", make_reinforce, (), ours=True),
     "ccs": Method("CCS", make_soft_rank, (), ours=True),
     "ccs+sfa": Method("CCS+SFA", make_with_sfa, (), ours=True),
 }
-"""The rows of the paper's tables 2 and 3, and one more: StochasticRank with steps by the absolute gradient. The keys are the
-names on the command line. What is not `ours` is a baseline."""
+"""The rows of the paper's tables 2 and 3, and a few more: YetiRank, XE-NDCG and QueryRMSE, StochasticRank with steps by the
+absolute gradient, and what the adapters take for a metric's name. The keys are the names on the command line. What is not
+`ours` is a baseline."""
 
 ITS_OWN = "own"  # stands for the booster's own objectives
 COMPARED = (
@@ -107,10 +132,14 @@ COMPARED = (
     "e-lambdamart",
     "e-lambdaloss",
     "softrank",
+    "yetirank",
+    "xendcg",
+    "queryrmse",
     ITS_OWN,
     "sr-r1-soft",
     "sr-r1",
     "sr-absolute",
+    "recommended",
 )
 ABLATED = ("reinforce", "ccs", "ccs+sfa", "sr-r1-soft", "sr-r1")
 ABLATED_TITLES = {"sr-r1-soft": "CCS+SFA+SGLB (SR-R1-soft)", "sr-r1": "CCS+SFA+SGLB+mu (SR-R1)"}
@@ -127,7 +156,7 @@ def own_objectives(booster: str, metric: Metric) -> list[str]:
         gain = "Exp" if metric.gain == "exp" else "Base"
         return ["YetiRank", f"StochasticRank:metric={'NDCG' if isinstance(metric, NDCG) else 'DCG'}{top};type={gain}"]
     if isinstance(metric, MRR):
-        return ["YetiRank", "StochasticRank:metric=MRR"]  # with top= CatBoost 1.2.10 ends the process
+        return ["YetiRank", "StochasticRank:metric=MRR"]  # with top= CatBoost 1.2.10 aborts
     if isinstance(metric, (ERR, PFound)):
         return ["YetiRank", f"StochasticRank:metric={type(metric).__name__}{top}"]
     return ["YetiRank"]

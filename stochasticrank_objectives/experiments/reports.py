@@ -223,7 +223,7 @@ def synthetic_notes(rounds: int) -> str:
     return (
         f"Each cell: from how many seeds NDCG@3 ended at {GLOBAL} or more (the global optimum is 0.917, the usual local "
         f"one 0.903), and its mean; ties in the worst order.\n{rounds} iterations, depth 3, learning rate 0.1, no "
-        "regularisation, single rows may be split off; SGLB with diffusion temperature 1e3 and model shrink rate 1e-3; "
+        "regularisation, single rows may be split off; SGLB with diffusion temperature 1e4 and model shrink rate 1e-3; "
         "mu = 0.1."
     )
 

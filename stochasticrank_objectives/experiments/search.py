@@ -275,7 +275,7 @@ class Record:
         return max(succeeded, key=lambda one: one["valid"], default=None)
 
 
-def _write(path: pathlib.Path, text: str) -> None:
+def write_whole(path: pathlib.Path, text: str) -> None:
     """All or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".part")
@@ -362,7 +362,7 @@ def search(
                     bar.update()
             for (study, seed, path), result in workers.run(_attempt, iter(wanted)):
                 finals[study, seed] = {"params": best[study]["params"], "seed": seed, **result}  # type: ignore[index]
-                _write(path, json.dumps(finals[study, seed]))
+                write_whole(path, json.dumps(finals[study, seed]))
                 bar.update()
     outcomes = []
     for study in studies:

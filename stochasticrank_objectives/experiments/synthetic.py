@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stochasticrank_objectives.datasets import RankingData
-from stochasticrank_objectives.losses import Loss, StochasticRank
+from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import NDCG, Metric
 from stochasticrank_objectives.recommended import BOOSTERS
-from stochasticrank_objectives.sglb import SGLB
 
 from .methods import (
     ITS_OWN,
@@ -26,7 +28,7 @@ from .methods import (
     own_objectives,
     title,
 )
-from .search import Workers
+from .search import Workers, write_whole
 from .training import Settings, train
 
 SYNTHETIC = RankingData(
@@ -44,13 +46,7 @@ _SINGLE_ROWS: dict[str, dict[str, Any]] = {  # a tree may split off a single row
     },
     "catboost": {"bootstrap_type": "No", "random_strength": 0},
 }  # fmt: skip
-_SYNTHETIC_PARAMS = {"learning_rate": 0.1, "diffusion_temperature": 1e3, "model_shrink_rate": 1e-3, "noise": 0.5, "mu": 0.1}
-
-
-def _no_sfa(metric: Metric, params: Params, seed: int) -> Loss:
-    loss = make_with_sglb(metric, params, seed)
-    assert isinstance(loss, SGLB)
-    return dataclasses.replace(loss, loss=StochasticRank(metric, sigma=0.3, mu=params["mu"], sfa=False, seed=seed))
+SYNTHETIC_PARAMS = {"learning_rate": 0.1, "diffusion_temperature": 1e4, "model_shrink_rate": 1e-3, "noise": 0.5, "mu": 0.1}
 
 
 SYNTHETIC_ROWS: dict[str, tuple[str, Callable[[Metric, Params, int], Loss]]] = {
@@ -60,14 +56,13 @@ SYNTHETIC_ROWS: dict[str, tuple[str, Callable[[Metric, Params, int], Loss]]] = {
     "e-lambdaloss": ("E-lambda-Loss, noise 0.5", make_lambda_loss),
     "softrank": ("SoftRank", make_soft_rank),
     "sr-r1": ("StochasticRank + SGLB", make_with_sglb),
-    "sr-r1-no-sfa": ("StochasticRank + SGLB, sfa=False, sigma=0.3", _no_sfa),
 }
 
 
 def _train_synthetic(task: tuple[str, str, int, int]) -> dict[str, Any]:
     booster, method, seed, rounds = task
     metric = NDCG(3)
-    objective = SYNTHETIC_ROWS[method][1](metric, _SYNTHETIC_PARAMS, seed) if method in SYNTHETIC_ROWS else method
+    objective = SYNTHETIC_ROWS[method][1](metric, SYNTHETIC_PARAMS, seed) if method in SYNTHETIC_ROWS else method
     trained = train(
         booster, objective, SYNTHETIC, SYNTHETIC, metric=metric,
         settings=Settings(
@@ -101,11 +96,15 @@ def synthetic(
     boosters: Sequence[str] = BOOSTERS,
     methods: Sequence[str] = (*SYNTHETIC_ROWS, ITS_OWN),
     seeds: int = 20,
-    rounds: int = 1000,
+    rounds: int = 300,
     jobs: int = 1,
+    folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> list[SyntheticCell]:
-    """The paper's Table 1: whether the global optimum is reached on two tiny queries."""
+    """The paper's Table 1: whether the global optimum is reached on two tiny queries.
+
+    With a folder, finished runs are kept there, and not run again.
+    """
     from tqdm import tqdm
 
     if seeds < 1 or rounds < 1:
@@ -118,9 +117,26 @@ def synthetic(
             for each in own_objectives(booster, NDCG(3)) if method == ITS_OWN else [method]:
                 name = SYNTHETIC_ROWS[each][0] if each in SYNTHETIC_ROWS else title(each)
                 cells.append(SyntheticCell(booster, each, name, [float("nan")] * seeds))
-    tasks = [((cell, seed), (cell.booster, cell.method, seed, rounds)) for cell in cells for seed in range(seeds)]
-    with Workers(jobs) as workers, tqdm(total=len(tasks), unit="run", disable=not progress) as bar:
-        for (cell, seed), result in workers.run(_train_synthetic, iter(tasks)):
-            cell.values[seed] = result["ndcg@3"]
+    runs = None if folder is None else pathlib.Path(folder) / "runs.json"
+    known: dict[str, float] = json.loads(runs.read_text(encoding="utf-8")) if runs is not None and runs.exists() else {}
+    tasks = []
+    for cell in cells:
+        for seed in range(seeds):
+            task = (cell.booster, cell.method, seed, rounds)
+            cell.values[seed] = known.get(_key(task), float("nan"))
+            if _key(task) not in known:
+                tasks.append(((cell, seed, _key(task)), task))
+    total = len(cells) * seeds
+    with Workers(jobs) as workers, tqdm(total=total, initial=total - len(tasks), unit="run", disable=not progress) as bar:
+        for (cell, seed, key), result in workers.run(_train_synthetic, iter(tasks)):
+            cell.values[seed] = known[key] = result["ndcg@3"]
+            if runs is not None:
+                runs.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(runs, json.dumps(known, indent=0) + "\n")
             bar.update()
     return cells
+
+
+def _key(task: tuple[str, str, int, int]) -> str:
+    booster, method, seed, rounds = task
+    return f"{booster} {method} seed={seed} rounds={rounds} {SYNTHETIC_PARAMS}"

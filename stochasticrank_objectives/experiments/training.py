@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +25,9 @@ from stochasticrank_objectives.recommended import BOOSTERS
 
 SUFFIXES = {".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm", ".cbm": "catboost"}
 """Which booster's a model file is, by how its name ends."""
+
+_FIRST_INDEX = "stochasticrank_first_index"  # an attribute in XGBoost's model files, metadata in CatBoost's
+_FEATURE = "feature_"  # followed by its index in the file, the name of a feature in LightGBM's, which have no attributes
 
 Progress = Callable[[float], object]
 """Called with the validation metric after each iteration."""
@@ -40,6 +45,7 @@ class Settings:
     seed: int = 0
     threads: int | None = None
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
+    first_index: int | None = None  # of the features in the files that they come from: saved models remember it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +58,7 @@ class Trained:
     seconds: float
     _trees: list[int]
     _predict: Callable[[ArrayLike, int], Array]
+    first_index: int | None = None
 
     @property
     def best_rounds(self) -> int:
@@ -71,12 +78,17 @@ class Trained:
         if not trees:
             raise ValueError(f"{self.booster} has made no tree, so there is no model to save; use more data or lower limits")
         if self.booster == "xgboost":
-            self.model[:trees].save_model(path)
+            model = self.model[:trees]
+            if self.first_index is not None:
+                model.set_attr(**{_FIRST_INDEX: str(self.first_index)})
+            model.save_model(path)
         elif self.booster == "lightgbm":
             self.model.save_model(path, num_iteration=trees)
         else:
             model = self.model.copy()
             model.shrink(trees)
+            if self.first_index is not None:
+                model.get_metadata()[_FIRST_INDEX] = str(self.first_index)
             model.save_model(os.fspath(path))
 
 
@@ -87,6 +99,7 @@ class Loaded:
     booster: str
     features: int
     predict: Callable[[ArrayLike], Array]
+    first_index: int | None  # of the features in the files that it was trained on, if it tells
 
 
 def booster_of(path: str | os.PathLike[str]) -> str:
@@ -111,14 +124,21 @@ def _load_xgboost(path: str) -> Loaded:
     from stochasticrank_objectives.adapters.xgboost import xgb
 
     model = xgb.Booster(model_file=path)
-    return Loaded("xgboost", model.num_features(), lambda x: _floats(model.predict(xgb.DMatrix(x), output_margin=True)))
+    return Loaded(
+        "xgboost",
+        model.num_features(),
+        lambda x: _floats(model.predict(xgb.DMatrix(x), output_margin=True)),
+        _as_index(model.attr(_FIRST_INDEX)),
+    )
 
 
 def _load_lightgbm(path: str) -> Loaded:
     from stochasticrank_objectives.adapters.lightgbm import lightgbm as lgb
 
     model = lgb.Booster(model_file=path)
-    return Loaded("lightgbm", model.num_feature(), lambda x: _floats(model.predict(x, raw_score=True)))
+    names = model.feature_name()
+    first = next((first for first in (0, 1) if names == _names(first, len(names))), None)
+    return Loaded("lightgbm", len(names), lambda x: _floats(model.predict(x, raw_score=True)), first)
 
 
 def _load_catboost(path: str) -> Loaded:
@@ -126,7 +146,17 @@ def _load_catboost(path: str) -> Loaded:
 
     model = catboost.CatBoost().load_model(path)
     names = model.feature_names_
-    return Loaded("catboost", len(names), lambda x: _floats(model.predict(x, prediction_type="RawFormulaVal")))
+    metadata = model.get_metadata()
+    first = _as_index(metadata.get(_FIRST_INDEX)) if _FIRST_INDEX in metadata else None
+    return Loaded("catboost", len(names), lambda x: _floats(model.predict(x, prediction_type="RawFormulaVal")), first)
+
+
+def _as_index(text: str | None) -> int | None:
+    return int(text) if text in ("0", "1") else None
+
+
+def _names(first_index: int, count: int) -> list[str]:
+    return [f"{_FEATURE}{index}" for index in range(first_index, first_index + count)]
 
 
 def _floats(scores: Any) -> Array:
@@ -183,7 +213,56 @@ def train(
     fit = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[booster]
     with _as_value_error(booster):
         model, predict = fit(objective, learn, valid, parse_metric(metric), settings, watch)
-    return Trained(booster, model, watch.curve, time.perf_counter() - start, watch.trees, predict)
+    seconds = time.perf_counter() - start
+    return Trained(booster, model, watch.curve, seconds, watch.trees, predict, settings.first_index)
+
+
+# ------------------------------------------------------------ parameters of the boosters
+
+_OPTIONS = {
+    "rounds": "iterations num_boost_round n_estimators num_trees num_iterations num_iteration n_iter num_tree num_round "
+    "num_rounds nrounds max_iter",
+    "learning_rate": "eta shrinkage_rate",
+    "depth": "max_depth",
+    "l2": "lambda reg_lambda lambda_l2 l2_leaf_reg l2_regularization",
+    "seed": "random_state random_seed",
+    "objective": "objective_type app application loss loss_function",
+    "metric": "metrics metric_types eval_metric custom_metric",
+    "patience": "early_stopping_round early_stopping_rounds early_stopping n_iter_no_change od_wait",
+}  # fmt: skip
+
+
+def option_for(name: str) -> str | None:
+    """The field of `Settings`, or argument of `train`, that stands for a parameter of the boosters; None if none does."""
+    return next((option for option, names in _OPTIONS.items() if name in (option, *names.split())), None)
+
+
+def unknown_parameters(booster: str, objective: Loss | str, more: dict[str, Any]) -> list[str]:
+    """Which of these parameters the booster does not know, or would not use.
+
+    Each of the boosters is asked in its own way: XGBoost and LightGBM would only warn, and train without them. CatBoost
+    refuses them itself when it trains.
+    """
+    if booster == "lightgbm":
+        from lightgbm.basic import _ConfigAliases
+
+        known = _ConfigAliases._get_all_param_aliases()
+        every = {alias for name, aliases in known.items() for alias in (name, *aliases)}
+        return [name for name in more if name not in every]
+    if booster == "catboost":
+        return []
+    from stochasticrank_objectives.adapters.xgboost import xgb
+
+    data = xgb.DMatrix(np.zeros((2, 1)), [0, 1], group=[2])
+    own = {"objective": objective} if isinstance(objective, str) else {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        xgb.Booster({**own, **more, "verbosity": 1}, [data]).save_config()
+    unused = [found for one in caught for found in re.findall(r"Parameters: \{(.*?)\} are not used", str(one.message))]
+    return [name for name in more if any(f'"{name}"' in found for found in unused)]
+
+
+# ------------------------------------------------------------ the three boosters
 
 
 def _xgboost(
@@ -211,7 +290,7 @@ def _xgboost(
     model = xgb.train(
         params, data, settings.rounds, evals=[(held, "valid")], verbose_eval=False, callbacks=[Callback()],
         obj=None if isinstance(objective, str) else XGBoostObjective(objective),
-        custom_metric=XGBoostMetric(metric, name="watched", threads=settings.threads),
+        custom_metric=XGBoostMetric(metric, name="watched"),
     )  # fmt: skip
 
     def predict(features: ArrayLike, rounds: int) -> Array:
@@ -228,10 +307,13 @@ def _lightgbm(
     from stochasticrank_objectives.adapters.lightgbm import lightgbm as lgb
 
     def callback(environment: Any) -> None:
-        if watch.stops(environment.evaluation_result_list[0][2], environment.model.current_iteration()):
+        value = next(one[2] for one in environment.evaluation_result_list if one[1] == "watched")
+        if watch.stops(value, environment.model.current_iteration()):
             raise lgb.callback.EarlyStopException(environment.iteration, environment.evaluation_result_list)
 
-    data = lgb.Dataset(learn.features, learn.labels, group=learn.groups, params={"verbose": -1})
+    columns = learn.features.shape[1]
+    names: Any = "auto" if settings.first_index is None else _names(settings.first_index, columns)
+    data = lgb.Dataset(learn.features, learn.labels, group=learn.groups, feature_name=names, params={"verbose": -1})
     held = lgb.Dataset(valid.features, valid.labels, group=valid.groups, reference=data, params={"verbose": -1})
     params = {
         "objective": objective if isinstance(objective, str) else LightGBMObjective(objective),
@@ -247,7 +329,7 @@ def _lightgbm(
     }
     model = lgb.train(
         params, data, settings.rounds, valid_sets=[held], valid_names=["valid"],
-        feval=LightGBMMetric(metric), callbacks=[callback],
+        feval=LightGBMMetric(metric, name="watched"), callbacks=[callback],
     )  # fmt: skip
 
     def predict(features: ArrayLike, rounds: int) -> Array:
@@ -261,10 +343,12 @@ def _catboost(
 ) -> tuple[Any, Callable[[ArrayLike, int], Array]]:
     from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostStochasticRank, catboost
 
+    name = CatBoostMetric(metric).name
+
     class Callback:
         def after_iteration(self, info: Any) -> bool:
             # By name: beside ours CatBoost reports the metric of its own objective, in no particular order.
-            return not watch.stops(info.metrics["validation"][str(metric)][-1])
+            return not watch.stops(info.metrics["validation"][name][-1])
 
     data = catboost.Pool(learn.features, learn.labels, group_id=learn.qid)
     held = catboost.Pool(valid.features, valid.labels, group_id=valid.qid)
@@ -282,7 +366,7 @@ def _catboost(
         **settings.more,
     }
     if isinstance(objective, str):
-        watched = CatBoostMetric(metric, [data, held], threads=settings.threads)
+        watched = CatBoostMetric(metric, [data, held])
         model = catboost.CatBoost({**params, "loss_function": objective, "eval_metric": watched})
     else:
         model = CatBoostStochasticRank(objective, eval_metric=metric, **params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -109,6 +110,9 @@ def test_demo_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
         (["train", "train.txt", "model.foo"], "model.foo does not say by its name which booster's model it is"),
         (["train", "train.txt", "none/model.txt"], "none/model.txt: there is no such folder"),
         (["train", "train.txt", "model.txt", "--mu", "-1"], "mu must be a finite number at least 0, got -1.0"),
+        (["train", "train.txt", "model.txt", "--loss", "foo=1"], "foo: YetiLoss has no such field; it has neighbours"),
+        (["train", "train.txt", "model.txt", "--train-on", "foo@5"], "unknown metric 'foo@5'"),
+        (["train", "train.txt", "model.txt", "--objective", "lambdarank", "--mu", "1"], "do not go with --objective"),
         (["train", "train.txt", "model.txt", "--patience", "3"], "--patience needs --valid"),
         (["train", "train.txt", "model.txt", "--set", "foo"], "must be NAME=VALUE, got 'foo'"),
         (["predict", "test.txt", "none.cbm"], "none.cbm: there is no such model file"),
@@ -145,7 +149,8 @@ def test_evaluate(files: pathlib.Path, capsys: pytest.CaptureFixture[str], ties:
     assert cli.main([*arguments, "--per-query", "queries.tsv"]) == 0
     printed = dict(line.split() for line in capsys.readouterr().out.splitlines())
     lines = [line.split("\t") for line in (files / "queries.tsv").read_text().splitlines()]
-    assert lines[0] == ["query", "ndcg@3", "mrr"]
+    assert lines[0] == ["qid", "ndcg@3", "mrr"]
+    assert [line[0] for line in lines[1:]] == [str(query) for query in range(20)]
     for at, metric in enumerate(["ndcg@3", "mrr"], 1):
         expected = sr.evaluate(metric, scores, made.labels, made.groups, ties=ties, empty="skip")
         assert float(printed[metric]) == pytest.approx(expected, abs=1e-6)
@@ -170,12 +175,29 @@ def test_train_and_predict(files: pathlib.Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == (files / "scores.txt").read_text()
 
 
+def test_train_changes_fields_of_the_recommended_loss(files: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing given means the loss as it is recommended."""
+    recommended = sr.recommended("mrr", booster="xgboost", train_on="ndcg@3")
+    for given, changed in {
+        (): {},
+        ("--mu", "0.5", "--seed", "3", "--loss", "permutations=2", "--loss", "max_step=1.5"): {
+            "mu": 0.5, "seed": 3, "permutations": 2, "max_step": 1.5,
+        },
+    }.items():  # fmt: skip
+        arguments = ["train", "train.txt", "model.json", "--rounds", "1", "--metric", "mrr", "--train-on", "ndcg@3", *given]
+        assert cli.main(arguments) == 0
+        out = capsys.readouterr().out
+        assert f"xgboost, {dataclasses.replace(recommended, **changed)}, 1 trees, training mrr" in out
+
+
 def test_predict_checks_the_features(files: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "train.txt", "model.json", "--rounds", "1"]) == 0
     capsys.readouterr()
     assert "model.json wants 5 features, but generated:5 has 20" in fails(capsys, "predict", "generated:5", "model.json")
     (files / "wide.txt").write_text("1 qid:1 1:1 6:1\n0 qid:1 1:2\n")
-    assert "index 6 is beyond features=5" in fails(capsys, "predict", "wide.txt", "model.json")
+    assert "wide.txt, line 1: feature 6, but those of model.json are 1 to 5" in fails(
+        capsys, "predict", "wide.txt", "model.json"
+    )
 
 
 def test_compare_and_ablate(files: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

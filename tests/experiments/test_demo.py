@@ -6,8 +6,10 @@ import pathlib
 
 import pytest
 
+import stochasticrank_objectives as sr
 from stochasticrank_objectives.__main__ import main
 from stochasticrank_objectives.experiments import demo
+from stochasticrank_objectives.recommended import BOOSTERS
 
 
 def test_demo_trains_three_boosters_and_draws(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,8 +19,8 @@ def test_demo_trains_three_boosters_and_draws(tmp_path: pathlib.Path, capsys: py
     assert all(len(row["trained"].curve) == 12 and row[demo.METRIC] > 0.6 for row in rows)
     assert picture.read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
-    assert "StochasticRank('ndcg@10', sfa=False, hessian_constant=0.25)" in printed
-    assert "StochasticRank('ndcg@10', sfa=False, hessian_constant=0.0)" in printed
+    for booster in BOOSTERS:
+        assert str(sr.recommended(demo.METRIC, booster=booster)) in printed
 
 
 def test_an_unwritable_picture_is_one_line_and_exit_code_2(

@@ -437,13 +437,32 @@ def test_synthetic_data_is_the_papers() -> None:
     assert sorted({round(value, 3) for value in found})[-2:] == [0.903, 0.917]
 
 
+def test_the_papers_settings_reach_the_global_optimum() -> None:
+    """From every seed, where LambdaMART stays in the usual local optimum; the other boosters see the same gradients."""
+    found = {cell.method: cell for cell in synthetic(
+        boosters=["lightgbm"], methods=["lambdamart", "sr-r1"], seeds=6, progress=False
+    )}  # fmt: skip
+    assert found["sr-r1"].reached == 6
+    assert found["lambdamart"].reached == 0
+
+
+def test_finished_runs_of_the_synthetic_table_are_kept(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"boosters": ["lightgbm"], "methods": ["sr-r1"], "rounds": 5, "folder": tmp_path}
+    first = synthetic(seeds=2, progress=False, **options)
+    monkeypatch.setattr(training, "train", None)  # what is trained again would fail
+    monkeypatch.setattr("stochasticrank_objectives.experiments.synthetic.train", None)
+    assert synthetic(seeds=2, progress=False, **options)[0].values == first[0].values
+    with pytest.raises(TypeError):
+        synthetic(seeds=3, progress=False, **options)
+
+
 def test_synthetic_table() -> None:
     """No model can be better than the optimum, so a larger number would be another metric's."""
-    cells = synthetic(seeds=1, rounds=40, progress=False, methods=["lambdamart", "sr-r1-no-sfa", "own"])
+    cells = synthetic(seeds=1, rounds=40, progress=False, methods=["lambdamart", "sr-r1", "own"])
     assert [(cell.booster, cell.method) for cell in cells if cell.booster == "catboost"][2:] == [
         ("catboost", "YetiRank"), ("catboost", "StochasticRank:metric=NDCG;top=3;type=Exp"),
     ]  # fmt: skip
     assert all(0.5 < value < 0.917 for cell in cells for value in cell.values)
     header, lines = reports.synthetic_cells(cells)
     assert header[2:] == ["xgboost", "lightgbm", "catboost"]
-    assert [line[0] for line in lines][:2] == ["lambda-MART", "StochasticRank + SGLB, sfa=False, sigma=0.3"]
+    assert [line[0] for line in lines][:2] == ["lambda-MART", "StochasticRank + SGLB"]

@@ -585,7 +585,7 @@ DAMAGE = {
     "garbage": lambda entry: b"\xff" * len(entry),
     "other JSON": lambda entry: b"[1, 2]".ljust(len(entry)),
     "other JSON still": lambda entry: b'["[1, 2, 3, 4, 5, 6]", 7]'.ljust(len(entry)),
-    "of another format": lambda entry: entry.replace(b"[1, ", b"[0, ", 1),
+    "of another format": lambda entry: entry.replace(b"[2, ", b"[1, ", 1),
     **{f"bit at {position}": flip(position) for position in (0, 3, 20, 60, letor._HEADER, letor._HEADER + 30, -1)},
 }
 

@@ -1,0 +1,511 @@
+"""`python -m benchmarks.soak --minutes 10 [--seed 0]`: random trainings and random bad input, against what must always hold.
+
+Trainings of random losses, data and parameters on all three boosters must be finite, not constant, and the same: again, for
+1, 2 and 4 threads, after pickling, after an interruption, from two threads at once, in a fork. Bad input must be a
+ValueError of ours or the booster's own error; never a crash, a hang, another error, or a constant model without a word.
+The memory of a process must stay flat. Cases run in worker processes, so that a crash or a hang is seen, counted and
+survived; each is made from one number, so that `--case 123` runs it again. Counts go to benchmarks/soak.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import ctypes
+import dataclasses
+import faulthandler
+import gc
+import json
+import multiprocessing
+import os
+import pathlib
+import pickle
+import queue
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+RESULTS = pathlib.Path(__file__).with_name("soak.json")
+PATIENCE = 240  # seconds for one case before it counts as a hang; the first compile kernels
+CASES_PER_WORKER = 400
+WARM = 100  # cases after which memory is watched
+ALLOWED = 60.0  # MiB that it may grow from then on
+BOOSTERS = ("xgboost", "lightgbm", "catboost")
+# LightGBM's OpenMP hangs in a fork of a process in which it has used several threads, with any objective.
+ONE_THREAD = {"verbose": -1, "num_threads": 1}
+OWN_ERRORS = ("XGBoostError", "LightGBMError", "CatBoostError")
+
+
+class Data(NamedTuple):
+    features: Any
+    labels: Any
+    groups: Any
+    weights: Any  # per query, or None
+
+
+class Broken(AssertionError):  # noqa: N818 - a finding, not an error of this program
+    """Something that must always hold does not."""
+
+
+# ------------------------------------------------------------ what is drawn
+
+
+def draw_data(rng: Any) -> Data:
+    queries, most = int(rng.integers(3, 40)), int(rng.choice([2, 5, 15, 40]))
+    groups = rng.integers(1, most + 1, queries)
+    groups[0] = most
+    rows = int(groups.sum())
+    features = rng.normal(size=(rows, int(rng.integers(2, 8)))).round(int(rng.choice([0, 1, 6])))
+    if rng.random() < 0.3:
+        features[rng.random(features.shape) < 0.1] = np.nan
+    kind = rng.choice(["grades", "binary", "real", "rare"])
+    signal = np.nan_to_num(features[:, 0]) + 0.5 * rng.normal(size=rows)
+    labels = {
+        "grades": np.searchsorted([0.0, 0.7, 1.3, 2.0], signal),
+        "binary": signal > 0.5,
+        "real": np.maximum(signal, 0),
+        "rare": signal > 1.5,
+    }[str(kind)].astype(np.float64)
+    labels[int(np.argmax(signal[:most]))], labels[int(np.argmin(signal[:most]))] = 1, 0  # something to learn
+    weights = rng.random(queries).round(2) + 0.01 if rng.random() < 0.3 else None
+    return Data(features, labels, groups, weights)
+
+
+def draw_loss(rng: Any, metric: str, learning_rate: float) -> Any:
+    import stochasticrank_objectives as sr
+
+    seed = int(rng.integers(0, 1000))
+    stochastic = {
+        "sigma": float(rng.choice([0.3, 1.0, 2.0])), "mu": float(rng.choice([0.0, 0.1, 1.0])),
+        "samples": int(rng.integers(1, 4)), "seed": seed,
+    }  # fmt: skip
+    kind = str(
+        rng.choice(["sr", "sr", "sglb", "yeti", "yetirank", "lambdamart", "lambdaloss", "xendcg", "rmse", "recommended"])
+    )
+    if kind in ("sr", "sglb"):
+        estimator = str(rng.choice(["ccs", "ccs", "reinforce"]))
+        loss: Any = sr.StochasticRank(metric, sfa=bool(rng.random() < 0.5), estimator=estimator, **stochastic)
+        if kind == "sglb":
+            return sr.SGLB(loss, learning_rate=learning_rate, diffusion_temperature=1e9, model_shrink_rate=1e-3)
+        return dataclasses.replace(loss, sfa=False, hessian_constant=0.25) if rng.random() < 0.3 else loss
+    if kind == "yeti":
+        return sr.YetiLoss(metric, permutations=2, neighbours=int(rng.integers(1, 4)), seed=seed)
+    if kind == "lambdaloss":
+        return sr.LambdaLoss("ndcg@5", seed=seed)
+    if kind == "recommended":
+        return sr.recommended(metric, booster="xgboost")
+    made = {"yetirank": lambda: sr.YetiRank(seed=seed), "lambdamart": lambda: sr.LambdaMART(metric, seed=seed)}
+    made |= {"xendcg": lambda: sr.XENDCG(seed=seed), "rmse": lambda: sr.QueryRMSE()}
+    return made[kind]()
+
+
+def draw_metric(rng: Any, binary: bool) -> str:
+    names = ["ndcg@5", "ndcg", "dcg@3:gain=linear", "mrr", "map@5", "rbp:p=0.8", "precision@3", "recall@5", "hit@3"]
+    return str(rng.choice([*names, "err@5:max_grade=10"] + (["pfound@5"] if binary else [])))
+
+
+def draw_params(rng: Any, booster: str, learning_rate: float) -> dict[str, Any]:
+    depth = int(rng.integers(1, 5))
+    if booster == "xgboost":
+        params: dict[str, Any] = {"eta": learning_rate, "max_depth": depth, "min_child_weight": 0, "nthread": 1}
+        if rng.random() < 0.3:
+            params["subsample"] = 0.8
+        return {**params, "tree_method": str(rng.choice(["hist", "exact"])), "seed": int(rng.integers(100))}
+    if booster == "lightgbm":
+        params = {"learning_rate": learning_rate, "max_depth": depth, "min_data_in_leaf": 1, "min_data_in_bin": 1}
+        params |= {"min_sum_hessian_in_leaf": 1e-3, "num_threads": 1, "verbose": -1, "seed": int(rng.integers(100))}
+        return {**params, "deterministic": True, "feature_pre_filter": False}
+    params = {"learning_rate": learning_rate, "depth": depth, "thread_count": 1, "random_seed": int(rng.integers(100))}
+    return {**params, "allow_writing_files": False, "logging_level": "Silent", "random_strength": 0}
+
+
+# ------------------------------------------------------------ training
+
+
+def objective_of(booster: str, loss: Any) -> Any:
+    from stochasticrank_objectives.adapters import LightGBMObjective, XGBoostObjective
+
+    return loss if booster == "catboost" else {"xgboost": XGBoostObjective, "lightgbm": LightGBMObjective}[booster](loss)
+
+
+def fit(
+    booster: str, objective: Any, data: Data, params: dict[str, Any], rounds: int, stop_at: int | None = None
+) -> np.ndarray[Any, Any]:
+    """Scores of a model trained on the data; `stop_at` interrupts it there, as Ctrl-C would."""
+    seen = [0]
+
+    def after(*_: Any) -> bool:
+        seen[0] += 1
+        if seen[0] == stop_at:
+            raise KeyboardInterrupt
+        return False
+
+    if booster == "xgboost":
+        import xgboost as xgb
+
+        class Stop(xgb.callback.TrainingCallback):
+            after_iteration = staticmethod(after)
+
+        held = xgb.DMatrix(data.features, data.labels, group=data.groups, weight=data.weights, nthread=1)
+        model = xgb.train(params, held, rounds, obj=objective, callbacks=[Stop()])
+        return np.asarray(model.predict(held, output_margin=True), np.float64)
+    if booster == "lightgbm":
+        import lightgbm as lgb
+
+        weights = None if data.weights is None else np.repeat(data.weights, data.groups)
+        held = lgb.Dataset(data.features, data.labels, group=data.groups, weight=weights, params=ONE_THREAD)
+        model = lgb.train({**params, "objective": objective}, held, rounds, callbacks=[after])
+        return np.asarray(model.predict(data.features, raw_score=True, num_threads=1), np.float64)
+    import catboost
+
+    from stochasticrank_objectives.adapters import CatBoostStochasticRank
+
+    class Watch:
+        def after_iteration(self, info: Any) -> bool:
+            return not after()
+
+    ids = None if data.groups is None else np.repeat(np.arange(len(data.groups)), data.groups)
+    weights = None if data.weights is None else np.repeat(data.weights, data.groups)
+    pool = catboost.Pool(data.features, data.labels, group_id=ids, weight=weights)
+    metric = None if hasattr(objective, "metric") or hasattr(objective, "loss") else "ndcg@5"
+    model = CatBoostStochasticRank(objective, eval_metric=metric, iterations=rounds, **params)
+    model.fit(pool, callbacks=[Watch()])
+    return np.asarray(model.predict(pool, prediction_type="RawFormulaVal", thread_count=1), np.float64)
+
+
+def in_fork(work: Callable[[], np.ndarray[Any, Any]], seconds: float = 60) -> np.ndarray[Any, Any]:
+    """What the work gives in a forked child of this process."""
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: that is the point
+        child = os.fork()
+    if child == 0:
+        try:
+            faulthandler.dump_traceback_later(0.8 * seconds)  # says where it hangs
+            os.write(write, pickle.dumps(work()))
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(write)
+    deadline = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > deadline:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            os.close(read)
+            raise Broken(f"a fork has not ended after {seconds} seconds")
+        time.sleep(0.01)
+    with os.fdopen(read, "rb") as file:
+        content = file.read()
+    if status:
+        raise Broken(f"a fork has ended with status {status}")
+    return np.asarray(pickle.loads(content))
+
+
+# ------------------------------------------------------------ cases
+
+
+def same(what: str, one: Any, other: Any) -> None:
+    if not np.array_equal(one, other):
+        raise Broken(f"not the same {what}: differs by up to {np.abs(one - other).max():g}")
+
+
+def good_case(rng: Any) -> str:
+    """One training and what must hold for it. Gives what was checked."""
+    booster = str(rng.choice(BOOSTERS))
+    data = draw_data(rng)
+    rate = float(rng.choice([0.05, 0.3]))
+    metric = draw_metric(rng, bool(data.labels.max() <= 1))
+    loss, params, rounds = draw_loss(rng, metric, rate), draw_params(rng, booster, rate), int(rng.integers(3, 8))
+    shown = f"{booster} {loss} rows={len(data.labels)} {params}"
+    try:
+        return _check(rng, booster, data, loss, params, rounds)
+    except Broken as error:
+        raise Broken(f"{error}; {shown}") from error
+    except Exception as error:
+        raise Broken(f"{type(error).__name__}: {error}; {shown}") from error
+
+
+def _check(rng: Any, booster: str, data: Data, loss: Any, params: dict[str, Any], rounds: int) -> str:
+    objective = objective_of(booster, loss)
+    first = fit(booster, objective, data, params, rounds)
+    if not np.isfinite(first).all():
+        raise Broken("scores are not finite")
+    if np.ptp(first) == 0 and learnable(loss, data):
+        raise Broken("the model is constant")
+    what = str(rng.choice(["again", "threads", "booster threads", "pickled", "interrupted", "two threads", "fork"]))
+    if what == "again":
+        same("again", first, fit(booster, objective, data, params, rounds))
+    elif what == "threads" and any(field.name == "threads" for field in dataclasses.fields(loss)):
+        for threads in (1, 2, 4):
+            other = objective_of(booster, dataclasses.replace(loss, threads=threads))
+            same(f"for {threads} threads", first, fit(booster, other, data, params, rounds))
+    elif what == "booster threads":
+        name = {"xgboost": "nthread", "lightgbm": "num_threads", "catboost": "thread_count"}[booster]
+        for threads in (2, 4):
+            found = fit(booster, objective, data, {**params, name: threads}, rounds)
+            if not np.isfinite(found).all():
+                raise Broken(f"scores are not finite with {threads} threads of the booster")
+            if booster != "catboost":  # whose sums depend on its threads
+                same(f"for {threads} threads of the booster", first, found)
+    elif what == "pickled":
+        copied = pickle.loads(pickle.dumps(objective))
+        same("after pickling", first, fit(booster, copied, data, params, rounds))
+    elif what == "interrupted":
+        try:
+            fit(booster, objective, data, params, rounds, stop_at=2)
+            raise Broken("an interruption was swallowed")
+        except KeyboardInterrupt:
+            pass
+        except Exception as error:
+            if "KeyboardInterrupt" not in str(error):  # CatBoost makes an error of its own of it
+                raise
+        same("after an interruption", first, fit(booster, objective, data, params, rounds))
+    elif what == "two threads":
+        results: list[Any] = [None, None]
+
+        def work(at: int) -> None:
+            try:
+                results[at] = fit(booster, objective, data, params, rounds)
+            except Exception as error:
+                results[at] = error
+
+        both = [threading.Thread(target=work, args=(at,)) for at in range(2)]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join()
+        for one in results:
+            if isinstance(one, Exception):
+                raise one
+            same("from two threads at once", first, one)
+    elif what == "fork":
+        same("in a fork", first, in_fork(lambda: fit(booster, objective, data, params, rounds)))
+    return f"{booster}: {what}"
+
+
+def learnable(loss: Any, data: Data) -> bool:
+    """Whether there is a gradient at all at the start, in some query with features that differ."""
+    gradient = loss.bind(data.labels, data.groups, data.weights).gradient(np.zeros(len(data.labels)))
+    slope = [
+        np.abs(np.corrcoef(np.nan_to_num(column), gradient)[0, 1])
+        for column in data.features.T
+        if np.ptp(np.nan_to_num(column))
+    ]
+    # XGBoost makes no split that gains less than 1e-6, which is a sum of squares of gradients.
+    return bool(np.abs(gradient).max() > 3e-3 and slope and np.nanmax(slope) > 0.2)
+
+
+def _spoil(name: str, value: Any) -> Callable[[Any, Data], Data]:
+    def spoiled(rng: Any, data: Data) -> Data:
+        array = np.array(getattr(data, name) if getattr(data, name) is not None else np.ones(len(data.groups)), np.float64)
+        array[int(rng.integers(len(array)))] = value
+        return data._replace(**{name: array})
+
+    return spoiled
+
+
+BAD_DATA: dict[str, Callable[[Any, Data], Data]] = {
+    "label nan": _spoil("labels", np.nan),
+    "label infinite": _spoil("labels", np.inf),
+    "label negative": _spoil("labels", -1),
+    "weight nan": _spoil("weights", np.nan),
+    "weight negative": _spoil("weights", -1),
+    "weights all 0": lambda rng, data: data._replace(weights=np.zeros(len(data.groups))),
+    "weights too many": lambda rng, data: data._replace(weights=np.ones(len(data.labels) + 1)),
+    "groups sum to less": lambda rng, data: data._replace(groups=data.groups[:-1]),
+    "groups sum to more": lambda rng, data: data._replace(groups=np.append(data.groups, 3)),
+    "groups missing": lambda rng, data: data._replace(groups=None),
+    "labels too few": lambda rng, data: data._replace(labels=data.labels[:-1]),
+    "feature infinite": lambda rng, data: data._replace(features=np.where(data.features > 1, np.inf, data.features)),
+    "no rows": lambda rng, data: Data(data.features[:0], data.labels[:0], data.groups[:0], None),
+    "rates that diverge": lambda rng, data: data,
+}
+ACCEPTED = ("feature infinite", "rates that diverge")  # boosters take these; then the model must be sound
+MADE_0 = ("label nan", "weight nan")  # LightGBM makes 0 of NaN before any objective sees it
+
+BAD_LOSS: dict[str, Callable[[Any], Any]] = {
+    "sigma 0": lambda sr: sr.StochasticRank("ndcg@5", sigma=0),
+    "sigma nan": lambda sr: sr.StochasticRank("ndcg@5", sigma=float("nan")),
+    "mu negative": lambda sr: sr.StochasticRank("ndcg@5", mu=-1),
+    "mu infinite": lambda sr: sr.StochasticRank("ndcg@5", mu=float("inf")),
+    "samples 0": lambda sr: sr.StochasticRank("ndcg@5", samples=0),
+    "samples half": lambda sr: sr.StochasticRank("ndcg@5", samples=1.5),
+    "seed negative": lambda sr: sr.StochasticRank("ndcg@5", seed=-1),
+    "seed huge": lambda sr: sr.StochasticRank("ndcg@5", seed=2**70),
+    "threads 0": lambda sr: sr.StochasticRank("ndcg@5", threads=0),
+    "threads a word": lambda sr: sr.StochasticRank("ndcg@5", threads="many"),
+    "metric unknown": lambda sr: sr.StochasticRank("nonsense@5"),
+    "metric a number": lambda sr: sr.StochasticRank(5),
+    "cut 0": lambda sr: sr.StochasticRank("ndcg@0"),
+    "estimator unknown": lambda sr: sr.StochasticRank("ndcg@5", estimator="guess"),
+    "rate of SGLB nan": lambda sr: sr.SGLB(sr.StochasticRank("ndcg@5"), learning_rate=float("nan")),
+    "rate of SGLB another": lambda sr: sr.SGLB(sr.StochasticRank("ndcg@5"), learning_rate=0.123),
+    "permutations 0": lambda sr: sr.YetiLoss("ndcg@5", permutations=0),
+    "grades above the highest": lambda sr: sr.StochasticRank("err@5:max_grade=0.5"),
+    "labels not probabilities": lambda sr: sr.StochasticRank("pfound@5"),
+}
+
+BAD_PARAMS: dict[str, tuple[str, dict[str, Any], bool]] = {  # which booster, what it is told, whether SGLB is meant
+    "bagging by query": ("lightgbm", {"bagging_by_query": True, "bagging_fraction": 0.5, "bagging_freq": 1}, False),
+    "dart under SGLB, LightGBM": ("lightgbm", {"boosting": "dart"}, True),
+    "dart under SGLB, XGBoost": ("xgboost", {"booster": "dart"}, True),
+    "Ordered": ("catboost", {"boosting_type": "Ordered"}, False),
+    "leaf iterations": ("catboost", {"leaf_estimation_iterations": 3}, False),
+    "CatBoost's unknown parameter": ("catboost", {"nonsense": 1}, False),
+}
+
+
+def bad_case(rng: Any) -> str:
+    """One training on bad input: an error of ours or of the booster, or a sound model where the input may be accepted."""
+    import stochasticrank_objectives as sr
+
+    booster = str(rng.choice(BOOSTERS))
+    name = str(rng.choice([*BAD_DATA, *BAD_LOSS, *BAD_PARAMS]))
+    data = draw_data(rng)
+    data.labels[0] = 2  # neither a probability nor below the highest grade
+    loss: Any = sr.StochasticRank("ndcg@5", mu=0.1)
+    rate, more = 0.1, {}
+    if name in BAD_PARAMS:
+        booster, more, sglb = BAD_PARAMS[name]
+        loss = sr.SGLB(loss, learning_rate=rate) if sglb else loss
+    if name == "rates that diverge":
+        rate = 1e300
+    try:
+        if name in BAD_LOSS:
+            loss = BAD_LOSS[name](sr)
+        elif name in BAD_DATA:
+            data = BAD_DATA[name](rng, data)
+        scores = fit(booster, objective_of(booster, loss), data, {**draw_params(rng, booster, rate), **more}, 4)
+    except ValueError as error:
+        return f"bad, ValueError: {name}" if str(error) else "bad, a ValueError that says nothing"
+    except Exception as error:
+        if type(error).__name__ in OWN_ERRORS:
+            return f"bad, {type(error).__name__}: {name}"
+        raise Broken(f"{booster}, {name}: {type(error).__name__}: {error}") from error
+    if name not in ACCEPTED and not (booster == "lightgbm" and name in MADE_0):
+        raise Broken(f"{booster}, {name}: accepted without a word; scores from {scores.min():g} to {scores.max():g}")
+    if not np.isfinite(scores).all():
+        raise Broken(f"{booster}, {name}: scores that are not finite, without a word")
+    return f"bad, accepted: {name}"
+
+
+def run_case(number: int) -> str:
+    rng = np.random.default_rng([number, 77])
+    return bad_case(rng) if rng.random() < 0.35 else good_case(rng)
+
+
+# ------------------------------------------------------------ workers
+
+
+def memory() -> float:
+    """MiB that this process holds, after what is free was given back."""
+    gc.collect()
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def worker(numbers: list[int], told: Any) -> None:
+    from stochasticrank_objectives import _threads
+
+    _threads._WORTH_A_THREAD = 1  # small data, too, are shared among threads
+    warnings.simplefilter("ignore")
+    for at, number in enumerate(numbers):
+        told.put(("begin", number, None))
+        try:
+            told.put(("ok", number, run_case(number)))
+        except Broken as error:
+            told.put(("broken", number, str(error)))
+        if at % 50 == 49:
+            told.put(("memory", at + 1, memory()))
+    told.put(("end", None, None))
+
+
+def soak(minutes: float, seed: int) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")
+    deadline, counts, findings = time.monotonic() + 60 * minutes, collections.Counter[str](), []
+    memories: list[list[tuple[int, float]]] = []
+    following, started = seed * 10**6, time.monotonic()
+    while time.monotonic() < deadline:
+        told = context.Queue()
+        numbers = list(range(following, following + CASES_PER_WORKER))
+        process = context.Process(target=worker, args=(numbers, told), daemon=False)
+        process.start()
+        memories.append([])
+        current, since, ended = None, time.monotonic(), False
+        while time.monotonic() < deadline and not ended:
+            try:
+                kind, number, what = told.get(timeout=1)
+            except queue.Empty:
+                if not process.is_alive() and told.empty():
+                    findings.append(f"case {current}: the process ended with code {process.exitcode}")
+                    counts["crash"] += 1
+                    break
+                if time.monotonic() - since > PATIENCE:
+                    findings.append(f"case {current}: no end after {PATIENCE} seconds")
+                    counts["hang"] += 1
+                    break
+                continue
+            since = time.monotonic()
+            if kind == "begin":
+                current, following = number, number + 1
+            elif kind == "memory":
+                memories[-1].append((number, round(what, 1)))
+            elif kind == "end":
+                ended = True
+            else:
+                counts[what if kind == "ok" else "broken"] += 1
+                if kind == "broken":
+                    findings.append(f"case {number}: {what}")
+                    print(findings[-1], flush=True)
+        if not ended:
+            process.kill()
+        process.join()
+    grown = [held[-1][1] - warm[0][1] for held in memories if len(warm := [one for one in held if one[0] >= WARM]) > 1]
+    if any(growth > ALLOWED for growth in grown):
+        findings.append(f"memory grew by {max(grown):.0f} MiB after {WARM} cases")
+    return {
+        "minutes": round((time.monotonic() - started) / 60, 1),
+        "cases": sum(counts.values()),
+        "findings": findings,
+        "memory grown, MiB": [round(growth, 1) for growth in grown],
+        "memory": memories,
+        "counts": dict(sorted(counts.items())),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=0, help="other cases")
+    parser.add_argument("--case", type=int, help="run this one case, here, and show its error")
+    chosen = parser.parse_args()
+    if chosen.case is not None:
+        from stochasticrank_objectives import _threads
+
+        _threads._WORTH_A_THREAD = 1
+        print(run_case(chosen.case))
+        return
+    found = soak(chosen.minutes, chosen.seed)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    for name, count in found["counts"].items():
+        print(f"{count:6} {name}")
+    print(f"{found['cases']} cases in {found['minutes']} minutes, {len(found['findings'])} findings; memory grew by "
+          f"{found['memory grown, MiB']} MiB per worker")  # fmt: skip
+    raise SystemExit(1 if found["findings"] else 0)
+
+
+if __name__ == "__main__":
+    main()
