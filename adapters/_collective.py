@@ -262,8 +262,8 @@ class Unconnected(Collective):
     def gather(self, row: Array) -> Array:
         """Nothing can be had."""
         raise RuntimeError(
-            "this loss, or a metric, needs sums over all workers, which LightGBM offers no way to compute; train with Dask, "
-            "or with a loss that has no unit of its own, such as StochasticRank with hessian_constant=1"
+            "this needs sums over all workers, which LightGBM gives Python no way to compute; train with Dask, through which "
+            "the workers can meet, or with XGBoost"
         )
 
     def together(self, work: Callable[[], Result]) -> Result:
