@@ -262,7 +262,7 @@ class Unconnected(Collective):
     def gather(self, row: Array) -> Array:
         """Nothing can be had."""
         raise RuntimeError(
-            "this needs sums over all workers, which LightGBM gives Python no way to compute; train with Dask, through which "
+            "this needs sums over all workers, which LightGBM gives Python no way to compute; train with Dask, by which "
             "the workers can meet, or with XGBoost"
         )
 

@@ -16,7 +16,7 @@ from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
 
 from ._common import reported_metric, require
-from .dask import _blocks, check_parts, da, dask, look, mean_metric, partition_by_query, query_keys
+from ._partitions import _blocks, check_parts, da, dask, look, mean_metric, partition_by_query, query_keys
 from .lightgbm import LightGBMMetric, LightGBMObjective
 
 lightgbm = require("lightgbm")

@@ -15,7 +15,7 @@ from stochasticrank_objectives.metrics import Metric
 
 from ._collective import keys_to_rows
 from ._common import reported_metric, require
-from .dask import _blocks, check_parts, da, dask, look, mean_metric, query_keys
+from ._partitions import _blocks, check_parts, da, dask, look, mean_metric, query_keys
 from .xgboost import XGBoostMetric, XGBoostObjective
 
 xgb = require("xgboost")

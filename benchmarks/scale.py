@@ -83,7 +83,7 @@ def run(quick: bool) -> dict[str, Any]:
 
     from stochasticrank_objectives.adapters.dask import DaskLightGBMRanker, query_matrix
 
-    sizes = [100, 300] if quick else [300, 1500, 6000]
+    sizes = [100, 300] if quick else [250, 1000, 4000]
     folder = pathlib.Path(tempfile.mkdtemp())
     result: dict[str, Any] = {"machine": machine(), "rounds": ROUNDS, "runs": []}
     rows: list[list[Any]] = []

@@ -34,12 +34,12 @@ from stochasticrank_objectives.adapters import (
     XGBoostObjective,
     _collective,
 )
+from stochasticrank_objectives.adapters._partitions import query_keys
 from stochasticrank_objectives.adapters.dask import (
     DaskLightGBMRanker,
     DaskXGBoostRanker,
     check_partitions,
     partition_by_query,
-    query_keys,
     query_matrix,
 )
 from stochasticrank_objectives.datasets import RankingData, make_ranking
