@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank
     from .catboost_ranker import CatBoostRanker
+    from .dask import DaskLightGBMRanker, DaskXGBoostRanker
     from .lightgbm import LightGBMMetric, LightGBMObjective
     from .lightgbm_ranker import LightGBMRanker
     from .validation import cross_validate
@@ -19,6 +20,8 @@ __all__ = [
     "CatBoostObjective",
     "CatBoostRanker",
     "CatBoostStochasticRank",
+    "DaskLightGBMRanker",
+    "DaskXGBoostRanker",
     "LightGBMMetric",
     "LightGBMObjective",
     "LightGBMRanker",
@@ -34,7 +37,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     from stochasticrank_objectives.recommended import BOOSTERS
 
-    module = "validation"
+    module = "dask" if name.startswith("Dask") else "validation"
     for booster in BOOSTERS:
         if name.lower().startswith(booster):
             module = f"{booster}_ranker" if name.endswith("Ranker") else booster

@@ -11,6 +11,7 @@ from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties
 from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric
 
+from ._collective import bind_part, lightgbm_collective, mean_of_all, no_one_left_waiting
 from ._common import (
     Bindings,
     Objective,
@@ -87,9 +88,12 @@ class LightGBMObjective(Objective):
     def __call__(self, y_true: Any, y_pred: Any, weight: Any = None, group: Any = None) -> tuple[Floats, Floats]:
         """Gradient and hessian, for (preds, dataset) and for (y_true, y_pred, weight, group)."""
         booster = _calling_booster()
+        with no_one_left_waiting(booster):
+            return self._derivatives(booster, *_arguments(y_true, y_pred, weight, group))
+
+    def _derivatives(self, booster: Any, scores: ArrayLike, data: tuple[NDArray[Any], Any, Any]) -> tuple[Floats, Floats]:
         if hasattr(self.loss, "learning_rate"):  # at every iteration: a callback may change it
             _check_sglb(self.loss, booster.params)
-        scores, data = _arguments(y_true, y_pred, weight, group)
         bound, hessian = self._bindings.get((*data, booster), lambda: self._bind(booster, *data))
         iteration = self._progress.get((booster,), _Progress).iteration(booster.current_iteration())
         gradient, second = bound.derivatives(scores, iteration)
@@ -97,7 +101,8 @@ class LightGBMObjective(Objective):
 
     def _bind(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any) -> tuple[BoundLoss, Floats]:
         _check_training(booster)
-        bound = self.loss.bind(labels, groups, weights)
+        sizes = np.asarray(groups, np.int64)
+        bound = bind_part(self.loss, labels, sizes, weights, None, lightgbm_collective(booster, _parameter))
         limit_threads(bound, _threads(booster))
         return bound, np.ones(len(labels), np.float32) if weights is None else np.array(weights, np.float32)
 
@@ -144,8 +149,9 @@ class LightGBMMetric(ReportedMetric):
         """Name, value and "higher is better", for (preds, dataset) and for (y_true, y_pred, weight, group)."""
         booster = calling(lightgbm.Booster)
         scores, data = _arguments(y_true, y_pred, weight, group)
-        bound = self._bindings.get((*data, booster), lambda: self._bind_dataset(booster, *data))
-        return self.name, bound.mean(scores), True
+        with no_one_left_waiting(booster):
+            bound = self._bindings.get((*data, booster), lambda: self._bind_dataset(booster, *data))
+            return self.name, mean_of_all(bound, scores, lightgbm_collective(booster, _parameter)), True
 
     def _bind_dataset(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any) -> Evaluation:
         if self.name in getattr(booster, "_Booster__name_inner_eval", ()):

@@ -12,6 +12,7 @@ from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties
 from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric
 
+from ._collective import XGBoostCollective, bind_part, keys_from_rows, mean_of_all, xgboost_collective
 from ._common import (
     Bindings,
     Objective,
@@ -32,8 +33,23 @@ _GRADIENT = np.float64 if tuple(map(int, xgb.__version__.split(".")[:2])) >= (2,
 def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
     borders, weights = data.get_uint_info("group_ptr"), data.get_weight()
     if len(borders) < 2:
+        if not data.num_row() and xgb.collective.is_distributed():  # a worker that has nothing but evaluation data, say
+            return np.zeros(0, np.int64), None
         raise ValueError("the DMatrix has no queries; give it qid= or group=, or call its set_group with the query sizes")
-    return np.diff(borders.astype(np.int64)), weights if len(weights) else None
+    groups = np.diff(borders.astype(np.int64))
+    if not len(weights) and len(of_rows := data.get_float_info("label_upper_bound")):  # see `_collective`
+        weights = of_rows[borders[:-1]]
+    return groups, weights if len(weights) else None
+
+
+def _keys(data: Any, groups: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+    """Keys of queries, if the DMatrix carries any."""
+    rows = data.get_float_info("label_lower_bound")
+    return keys_from_rows(rows, groups) if len(rows) else None
+
+
+def _collective() -> XGBoostCollective | None:
+    return xgboost_collective(xgb)
 
 
 def _configuration(booster: Any) -> dict[str, Any]:
@@ -109,6 +125,8 @@ class XGBoostObjective(Objective):
         else:
             self._check_sglb(booster)  # at every iteration: a callback may change the learning rate
             bound, hessian = self._bindings.get((data, booster), lambda: self._bind(data, booster))
+        if not len(hessian):  # no rows, and XGBoost wants nothing for them
+            return hessian, hessian
         gradient, second = bound.derivatives(scores, iteration)
         return gradient.astype(_GRADIENT, copy=False), hessian if second is None else second.astype(_GRADIENT, copy=False)
 
@@ -116,9 +134,9 @@ class XGBoostObjective(Objective):
         groups, weights = _groups_and_weights(data)
         if booster is not None:
             _turn_off_default_metric(booster)
-        bound = self.loss.bind(data.get_label(), groups, weights)
+        bound = bind_part(self.loss, data.get_label(), groups, weights, _keys(data, groups), _collective())
         limit_threads(bound, _threads(booster))
-        return bound, np.ones(bound.rows, np.float32) if weights is None else np.repeat(weights, groups)
+        return bound, np.ones(data.num_row(), np.float32) if weights is None else np.repeat(weights, groups)
 
     def _check_sglb(self, booster: Any) -> None:
         if not hasattr(self.loss, "learning_rate"):
@@ -190,7 +208,7 @@ class XGBoostMetric(ReportedMetric):
         super().__init__(metric, ties=ties, empty=empty, name=name, threads=threads)
         if ":" in self.name or self.name.split() != [self.name]:
             raise ValueError(f"name must have no spaces and no colon, which XGBoost splits its report at, got {name!r}")
-        self._bindings: Bindings[Evaluation] = Bindings()
+        self._bindings: Bindings[Evaluation | None] = Bindings()
 
     def _default_name(self) -> str:
         return super()._default_name().replace(":", ",")
@@ -199,14 +217,18 @@ class XGBoostMetric(ReportedMetric):
         """The name and the value."""
         booster = calling(xgb.Booster)
         if booster is None:
-            return self.name, self._bind_matrix(data, None).mean(scores)
-        return self.name, self._bindings.get((data, booster), lambda: self._bind_matrix(data, booster)).mean(scores)
+            part = self._bind_matrix(data, None)
+        else:
+            part = self._bindings.get((data, booster), lambda: self._bind_matrix(data, booster))
+        return self.name, mean_of_all(part, scores, _collective())
 
-    def _bind_matrix(self, data: Any, booster: Any) -> Evaluation:
+    def _bind_matrix(self, data: Any, booster: Any) -> Evaluation | None:
         if booster is not None:
             self._check_name(booster)
             self._maximise()
         groups, weights = _groups_and_weights(data)
+        if not len(groups):
+            return None
         return self._bind(data.get_label(), groups, weights=weights, threads=_threads(booster))
 
     def _check_name(self, booster: Any) -> None:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 RESULTS = pathlib.Path(__file__).with_name("soak.json")
-PATIENCE = 240  # seconds for one case before it counts as a hang; the first compile kernels
+PATIENCE = 600  # seconds for one case before it counts as a hang; the first compile kernels
 CASES_PER_WORKER = 400
 WARM = 100  # cases after which memory is watched
 ALLOWED = 60.0  # MiB that it may grow from then on

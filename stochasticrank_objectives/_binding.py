@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
 from ._constants import Array, Integers
-from ._data import Queries, check_weights, lay_out
+from ._data import Queries, Reduce, alone, check_weights, lay_out
 from .metrics import Metric
 
 Bound = TypeVar("Bound", bound="BoundQueries")
@@ -82,6 +82,7 @@ class MetricLoss(Generic[Bound]):
         *,
         qid: ArrayLike | None = None,
         query_keys: ArrayLike | None = None,
+        reduce: Reduce = alone,
     ) -> Bound:
         """Check the data once and lay it out for `gradient`.
 
@@ -96,8 +97,12 @@ class MetricLoss(Generic[Bound]):
         query_keys
             A whole number per query that selects its noise; by default its place in the data. With keys of their own,
             queries get the same noise whatever other queries are in the data.
+        reduce
+            Where several processes train one model, each on its own queries: a function that is given an array of a few
+            numbers and ``"sum"`` or ``"max"``, and returns their sum or largest over all processes. All of them bind at the
+            same time. The adapters pass it.
         """
-        return self._bound(lay_out(self._bound_metric(), labels, groups, qid), weights, query_keys)
+        return self._bound(lay_out(self._bound_metric(), labels, groups, qid, reduce), weights, query_keys)
 
     def _bound_metric(self) -> Metric:
         """The metric for which data is laid out."""

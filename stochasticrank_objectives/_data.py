@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from ._constants import Array, Integers, Layout, Rule, Rules
 from .metrics import Metric
 
+Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
+
 _HIGHEST = 4.0  # what the largest relevance is scaled to, so that mu does not depend on the range of the labels
+
+
+def alone(values: Array, how: Literal["sum", "max"]) -> Array:
+    """The `Reduce` of a process that has all of the data."""
+    return values
 
 
 def as_vector(name: str, values: ArrayLike | None, rows: int | None = None) -> Array:
@@ -146,6 +154,7 @@ class Queries:
     metric: Metric
     layout: Layout
     rules: tuple[Rule, ...]
+    reduce: Reduce = alone  # what is a property of all data, not of a query, goes through it
 
     @property
     def rule(self) -> Rule:
@@ -187,7 +196,9 @@ def stacked(rules: tuple[Rule, ...]) -> Rules:
     return Rules(kinds, discounts, cuts, gains, relevant, multipliers)
 
 
-def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None) -> Queries:
+def lay_out(
+    metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, reduce: Reduce = alone
+) -> Queries:
     """Check labels and groups and lay them out for one metric."""
     values = check_labels(labels)
     ptr = pointer(groups, qid, len(values))
@@ -201,10 +212,11 @@ def lay_out(metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: Ar
     del query, keys  # they are as large as the data
     order = np.subtract(rows, np.repeat(ptr[:-1], sizes), dtype=np.int32, casting="unsafe")
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
-    relevance *= _HIGHEST / max(relevance.max(), 1e-300)
+    largest = float(reduce(np.array([relevance.max()]), "max")[0])
+    relevance *= _HIGHEST / max(largest, 1e-300)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
     rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
-    return Queries(metric, layout, tuple(rules))
+    return Queries(metric, layout, tuple(rules), reduce)
 
 
 def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:

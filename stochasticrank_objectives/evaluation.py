@@ -55,11 +55,15 @@ class Evaluation:
 
     def mean(self, scores: ArrayLike) -> float:
         """The weighted mean over queries."""
+        value, weight = self.sums(scores)
+        return value / weight if weight > 0 else float("nan")
+
+    def sums(self, scores: ArrayLike) -> tuple[float, float]:
+        """The weighted sum over queries and the sum of their weights: parts of data are added up before dividing."""
         values = self.per_query(scores)
         weights = np.ones(len(values)) if self.weights is None else self.weights
         counted = ~np.isnan(values)
-        total = weights[counted].sum()
-        return float(values[counted] @ weights[counted] / total) if total > 0 else float("nan")
+        return float(values[counted] @ weights[counted]), float(weights[counted].sum())
 
 
 def bind_evaluation(

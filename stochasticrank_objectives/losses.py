@@ -14,7 +14,7 @@ from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_seed, check_whole
 from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing, SumProblem
-from ._data import Queries, as_vector, check_finite, stacked
+from ._data import Queries, Reduce, alone, as_vector, check_finite, stacked
 from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
@@ -59,6 +59,7 @@ class Loss(Protocol):
         *,
         qid: ArrayLike | None = None,
         query_keys: ArrayLike | None = None,
+        reduce: Reduce = alone,
     ) -> BoundLoss:
         """Check the data once and lay it out."""
 
@@ -202,10 +203,10 @@ class BoundStochasticRank(BoundQueries):
         idle[self._active] = False
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
         if loss.hessian_constant < 1:
-            size = float(
-                np.abs(self.gradient(np.zeros(self.rows))).sum() / np.broadcast_to(self._row_weight(), self.rows).sum()
-            )
-            self._rule = self._rule._replace(multipliers=self._rule.multipliers / (size if size > 0 else 1.0))
+            of_rows = np.abs(self.gradient(np.zeros(self.rows))).sum(), np.broadcast_to(self._row_weight(), self.rows).sum()
+            total, weight = queries.reduce(np.array(of_rows), "sum")
+            unit = float(total / weight) if total > 0 else 1.0
+            self._rule = self._rule._replace(multipliers=self._rule.multipliers / unit)
 
     def _usual_kernel(self) -> str:
         if self.loss.estimator == "reinforce":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _threads
 from ._checks import check_number, check_seed, check_whole
 from ._constants import LANGEVIN, Array, Integers, Layout
-from ._data import check_scores
+from ._data import Reduce, alone, check_scores
 from ._streams import stream_key
 from .losses import BoundLoss, Loss, StochasticRank
 
@@ -111,9 +111,12 @@ class SGLB:
         *,
         qid: ArrayLike | None = None,
         query_keys: ArrayLike | None = None,
+        reduce: Reduce = alone,
     ) -> BoundSGLB:
         """Bind the loss underneath; parameters as in its own `bind`."""
-        return BoundSGLB(self, self.loss.bind(labels, groups, weights, qid=qid, query_keys=query_keys))
+        # A loss of someone else's, for one process, need not know `reduce`.
+        shared: dict[str, Any] = {} if reduce is alone else {"reduce": reduce}
+        return BoundSGLB(self, self.loss.bind(labels, groups, weights, qid=qid, query_keys=query_keys, **shared))
 
 
 def _decreasing(rate: float, iterations: int) -> float:

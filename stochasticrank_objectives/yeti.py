@@ -230,17 +230,20 @@ class BoundYeti(BoundQueries):
 
     def _find_unit(self) -> float:
         """The mean hessian per row, of queries that have anything to learn from, while all scores are equal."""
-        if not len(self._active):
-            return 1.0
         of_rows = np.repeat(self._query_weights, self.queries.sizes)
         if self._row_weights is not None:
             of_rows *= self._row_weights
         learning = np.zeros(len(self.queries.sizes), bool)
         learning[self._active] = True
         learning = np.repeat(learning, self.queries.sizes)
-        permutations = min(-(-_UNIT_DOCUMENTS // int(learning.sum())), _UNIT_PERMUTATIONS)
+        reduce = self.queries.reduce
+        rows = int(reduce(np.array([float(learning.sum())]), "sum")[0])
+        if not rows:
+            return 1.0
+        permutations = min(-(-_UNIT_DOCUMENTS // rows), _UNIT_PERMUTATIONS)
         _, hessian = self._compute(np.zeros(self.rows), 0, 0, 1.0, permutations)
-        mean = float(hessian.sum() / max(of_rows[learning].sum(), np.finfo(float).tiny))
+        total, weight = reduce(np.array([hessian.sum(), of_rows[learning].sum()]), "sum")
+        mean = float(total / max(weight, np.finfo(float).tiny))
         return mean if mean > 0 and math.isfinite(mean) else 1.0
 
     def _compute(self, values: Array, seed: int, iteration: int, sigma: float, permutations: int) -> tuple[Array, Array]:

@@ -47,7 +47,7 @@ def light(**params: Any) -> dict[str, Any]:
 # ------------------------------------------------------------ 1. LightGBM's bagging by query
 
 
-@pytest.mark.parametrize("true", [True, "true", 1])
+@pytest.mark.parametrize("true", [True, "true", "+"])
 def test_bagging_by_query_is_refused_with_the_remedy(true: Any) -> None:
     params = light(bagging_by_query=true, bagging_fraction=0.5, bagging_freq=1)
     with pytest.raises(ValueError, match=r"bagging_by_query=True.*leave it out"):
@@ -67,8 +67,6 @@ def test_the_remedy_learns() -> None:
 def ranker(name: str, *arguments: Any, **keywords: Any) -> Any:
     from stochasticrank_objectives import adapters
 
-    if not hasattr(adapters, name):
-        pytest.skip(f"there is no {name}")
     more = {"CatBoostRanker": {"iterations": 8, "silent": True, "allow_writing_files": False, "thread_count": 1}}
     more |= {
         "LightGBMRanker": {"n_estimators": 8, "verbose": -1, "n_jobs": 1},
@@ -127,7 +125,7 @@ def test_random_state_changes_the_noise(name: str) -> None:
 def test_the_command_line_does_not_shift_columns(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: str
 ) -> None:
-    """The relevance is feature 1. In the file to predict feature 0 never occurs: it looks as if it counted from 1."""
+    """The relevance is feature 1. Feature 0 never occurs in the file to predict, which looks as if it counted from 1."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     for name, with_zero in (("learn.txt", True), ("held.txt", False)):
@@ -232,6 +230,7 @@ def test_early_stopping_maximises_by_itself() -> None:
 # ------------------------------------------------------------ 5. refreshing leaves
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost warns of any updater that is chosen by hand
 def test_leaves_can_be_refreshed() -> None:
     data = matrix(LEARN)
     objective = XGBoostObjective(sr.StochasticRank("ndcg@5"))
