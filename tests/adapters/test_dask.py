@@ -475,7 +475,7 @@ def test_what_fails_on_one_worker_fails_on_all_and_the_next_training_works(clien
     assert fit(client, how, YETI, halves(60), 2) is not None
 
 
-@pytest.mark.parametrize(("how", "workers"), [("xgboost", 3), ("lightgbm", 2), ("estimator", 3)])
+@pytest.mark.parametrize(("how", "workers"), [("xgboost", 3), ("lightgbm", 2), ("lightgbm", 3), ("estimator", 3)])
 def test_a_killed_worker_ends_the_training_within_seconds(client, how, workers, tmp_path):
     def kill() -> None:
         wait_until(lambda: len(list(tmp_path.iterdir())) == workers)
