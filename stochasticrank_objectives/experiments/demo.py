@@ -16,7 +16,7 @@ METRIC = "ndcg@10"
 RIVALS = {booster: own_objectives(booster, parse_metric(METRIC))[0] for booster in BOOSTERS}
 
 
-def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 300) -> list[dict[str, Any]]:
+def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 400) -> list[dict[str, Any]]:
     """Train, print a table, save the learning curves as a picture; returns the rows of the table.
 
     On data like these nothing of the recommended loss was chosen. Both sides have the same settings, and the number of trees
