@@ -115,8 +115,6 @@ def query_weights(given: ArrayLike, pointers: Integers) -> Array:
                 "per query, or the same to all rows of a query"
             )
         weights = of_query
-    if not weights.any():
-        raise ValueError("sample_weight is zero for all queries: nothing would be trained or measured")
     return weights
 
 

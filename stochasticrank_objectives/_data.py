@@ -143,7 +143,7 @@ def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
         at = first(wrong)
         raise ValueError(f"weights[{at}] = {array[at]} but a weight is finite and not negative")
     if not array.any():
-        raise ValueError("weights are all 0, so that nothing counts; leave them out, or give some query a weight above 0")
+        raise ValueError("weights are all zero, so that nothing counts; leave them out, or give some query a weight above 0")
     return array
 
 

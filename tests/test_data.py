@@ -309,8 +309,8 @@ def test_extremely_small_gains_do_not_overflow() -> None:
 @pytest.mark.parametrize("weights", [[0, 0], [0, 0, 0]])
 def test_weights_that_are_all_0(weights: list[int]) -> None:
     """A metric would be nan, and a training would learn nothing, without a word."""
-    with pytest.raises(ValueError, match="weights are all 0, so that nothing counts; leave them out, or give some query"):
+    with pytest.raises(ValueError, match="weights are all zero, so that nothing counts; leave them out, or give some query"):
         sr.evaluate("ndcg", [1, 2, 3], [0, 1, 1], [2, 1], weights=weights)
-    with pytest.raises(ValueError, match="weights are all 0"):
+    with pytest.raises(ValueError, match="weights are all zero"):
         sr.StochasticRank("ndcg").bind([0, 1, 1], [2, 1], weights)
     assert sr.evaluate("ndcg", [1, 2, 3], [0, 1, 1], [2, 1], weights=[0, 1]) == 1

@@ -162,11 +162,11 @@ def test_a_seed_beyond_64_bits_is_refused_or_is_another(make: Any) -> None:
 
 def test_weights_of_0_are_refused() -> None:
     zero = np.zeros(len(LEARN.groups))
-    with pytest.raises(ValueError, match="weights are all 0"):
+    with pytest.raises(ValueError, match="weights are all zero"):
         sr.evaluate("ndcg@5", np.arange(len(LEARN.labels)), LEARN.labels, LEARN.groups, weights=zero)
-    with pytest.raises(ValueError, match="weights are all 0"):
+    with pytest.raises(ValueError, match="weights are all zero"):
         xgb.train({"nthread": 1}, matrix(LEARN, weight=zero), 2, obj=XGBoostObjective("ndcg@5"))
-    with pytest.raises(ValueError, match="weights are all 0"):
+    with pytest.raises(ValueError, match="weights are all zero"):
         lgb.train(light(), dataset(LEARN, weight=np.zeros(len(LEARN.labels))), 2)
 
 

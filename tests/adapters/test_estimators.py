@@ -361,7 +361,7 @@ def test_weights_of_queries_and_of_rows(kind: Any) -> None:
     assert np.abs(models[0].predict(TEST.features) - scores(kind)).max() > 1e-3
     with pytest.raises(ValueError, match=r"sample_weight\[1\] = 1 differs from its query's first"):
         ranker(kind).fit(*xyq(), sample_weight=np.arange(len(TRAIN.labels)))
-    with pytest.raises(ValueError, match="sample_weight is zero for all queries"):
+    with pytest.raises(ValueError, match="weights are all zero"):
         ranker(kind).fit(*xyq(), sample_weight=0 * weights)
 
 
