@@ -18,3 +18,6 @@ os.environ["NUMBA_CACHE_DIR"] = os.path.join(_BASE, hashlib.sha256(_TEXT).hexdig
 # The boosters' idle OpenMP threads spin for a while by default. With several test processes on few cores they then keep each
 # other from working: trainings took ten times as long. It changes no result; libgomp reads it when a booster is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# `make test` runs these by themselves, with code that numba compiles for it.
+collect_ignore = [] if os.environ.get("NUMBA_BOUNDSCHECK") == "1" else ["test_bounds.py"]

@@ -6,7 +6,6 @@ every border count.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import naive
@@ -16,8 +15,6 @@ import pytest
 
 import stochasticrank_objectives as sr
 from stochasticrank_objectives._kernels import selection
-
-pytestmark = pytest.mark.skipif(os.environ.get("NUMBA_BOUNDSCHECK") != "1", reason="runs with NUMBA_BOUNDSCHECK=1")
 
 SIZES = [1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 251, 257, 300, 1100]
 NAMES = ["ndcg", "ndcg@1", "ndcg@10", "ndcg@16", "ndcg@33", "ndcg@260", "err", "err@10", "mrr", "map", "map@40", "hit@3"]
