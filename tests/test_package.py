@@ -88,7 +88,7 @@ from stochasticrank_objectives import _kernels
 names = [module.name for module in pkgutil.iter_modules(_kernels.__path__)]
 modules = [importlib.import_module(f"{_kernels.__name__}.{name}") for name in names]
 found = {f for module in modules for f in vars(module).values() if isinstance(f, Dispatcher)}
-entrances = {f.__name__: f for f in found if f.stats.cache_path}
+entrances = {f"{f.__module__}.{f.__name__}": f for f in found if f.stats.cache_path}
 """
 
 USE = (
@@ -203,7 +203,7 @@ def test_warm_up_leaves_nothing_to_compile(tmp_path: pathlib.Path) -> None:
         + """
 from stochasticrank_objectives._warmup import warm_up
 folder = warm_up()
-missing = sorted(name for name, f in entrances.items() if not f.signatures)
+missing = sorted(f.__name__ for f in entrances.values() if not f.signatures)
 print((folder, missing, sum(sum(f.stats.cache_misses.values()) for f in entrances.values())))
 """
     )
