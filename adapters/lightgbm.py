@@ -22,8 +22,10 @@ from ._common import (
     require,
     threads_beside,
 )
+from ._idle import release_of_idle_threads
 
 lightgbm = require("lightgbm")
+_release_idle_threads = release_of_idle_threads(getattr(lightgbm.basic, "_LIB", None))
 
 __all__ = ["LightGBMMetric", "LightGBMObjective"]
 
@@ -96,6 +98,7 @@ class LightGBMObjective(Objective):
             _check_sglb(self.loss, booster.params)
         bound, hessian = self._bindings.get((*data, booster), lambda: self._bind(booster, *data))
         iteration = self._progress.get((booster,), _Progress).iteration(booster.current_iteration())
+        _release_idle_threads()
         gradient, second = bound.derivatives(scores, iteration)
         return gradient.astype(np.float32), hessian if second is None else second.astype(np.float32)
 
@@ -151,6 +154,7 @@ class LightGBMMetric(ReportedMetric):
         scores, data = _arguments(y_true, y_pred, weight, group)
         with no_one_left_waiting(booster):
             bound = self._bindings.get((*data, booster), lambda: self._bind_dataset(booster, *data))
+            _release_idle_threads()
             return self.name, mean_of_all(bound, scores, lightgbm_collective(booster, _parameter)), True
 
     def _bind_dataset(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any) -> Evaluation:

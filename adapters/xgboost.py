@@ -23,8 +23,10 @@ from ._common import (
     require,
     threads_beside,
 )
+from ._idle import release_of_idle_threads
 
 xgb = require("xgboost")
+_release_idle_threads = release_of_idle_threads(getattr(xgb.core, "_LIB", None))
 
 # From 2.1 on XGBoost reads float64 as fast as float32; before, it copied anything but float32 value by value in Python.
 _GRADIENT = np.float64 if tuple(map(int, xgb.__version__.split(".")[:2])) >= (2, 1) else np.float32
@@ -127,6 +129,7 @@ class XGBoostObjective(Objective):
             bound, hessian = self._bindings.get((data, booster), lambda: self._bind(data, booster))
         if not len(hessian):  # no rows, and XGBoost wants nothing for them
             return hessian, hessian
+        _release_idle_threads()
         gradient, second = bound.derivatives(scores, iteration)
         return gradient.astype(_GRADIENT, copy=False), hessian if second is None else second.astype(_GRADIENT, copy=False)
 
@@ -220,6 +223,7 @@ class XGBoostMetric(ReportedMetric):
             part = self._bind_matrix(data, None)
         else:
             part = self._bindings.get((data, booster), lambda: self._bind_matrix(data, booster))
+        _release_idle_threads()
         return self.name, mean_of_all(part, scores, _collective())
 
     def _bind_matrix(self, data: Any, booster: Any) -> Evaluation | None:

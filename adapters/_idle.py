@@ -1,0 +1,31 @@
+"""The boosters' idle OpenMP threads, let go before work of our own.
+
+After each parallel loop OpenMP's threads spin for milliseconds in wait for the next. Where they are as many as processors,
+they take the processor from the gradient, for longer than the gradient itself takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+_SOFT = 1  # omp_pause_soft: nothing but the threads is given up, and the next loop starts them again
+_PROCESS = os.getpid()
+
+
+def release_of_idle_threads(library: ctypes.CDLL | None) -> Callable[[], None]:
+    """What lets the idle threads of a booster's library go, those that serve the calling thread; or does nothing.
+
+    It does nothing where the library has no OpenMP 5, and in a fork, which inherits the record of threads but not the threads.
+    """
+    try:
+        pause = library["omp_pause_resource_all"] if library is not None else None
+    except AttributeError:
+        pause = None
+
+    def release() -> None:
+        if pause is not None and os.getpid() == _PROCESS:
+            pause(_SOFT)
+
+    return release
