@@ -12,6 +12,7 @@ from .._constants import Array
 from .policy import inner, reduction, table, wide
 
 FEW = 64  # up to this many candidates, a multiple of 8, counting who is better beats any sorting
+_MARGIN = 16  # how many more than are wanted a bound must be allowed to let through, for it to be found in a few steps
 _RUN = 12
 _FULL = 24  # keys in a bucket, beyond which sorting within buckets takes too long
 
@@ -149,7 +150,7 @@ def _lower_bound(values, n, size):
     """
     mean, square = _moments(values, n)
     deviation = math.sqrt(max(square - mean * mean, 0.0))
-    enough = 2 * size + 4
+    enough = FEW if size <= FEW - _MARGIN else 2 * size + 4
     t = math.sqrt(-2.0 * math.log((1.25 * size + 1.0) / n))
     guess = mean + deviation * (t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t)))
     low, high = -np.inf, mean + 4.0 * deviation
@@ -188,7 +189,7 @@ def select(values, n, size, floor, reverse, s):
 
     Among equal values the one with the smaller place stands first, or the larger with `reverse`.
     """
-    if n > 4 * size:
+    if n > 4 * size or (n > FEW and size <= FEW - _MARGIN):
         floor = max(floor, _lower_bound(values, n, size))
     best, places, chosen = s.values[SORTED], s.places[SORTED], s.places[SPARE]
     count = np.int64(0)
