@@ -25,8 +25,8 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
 
     A metric that is reported gives most of its weight to few documents, so it is a noisy thing to train on. What is trained
     on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least 40
-    (CatBoost: 20). The loss weighs pairs of documents by what a swap of the two would change in noisy rankings; its steps are
-    bounded, which makes it robust to noisy labels. All this was chosen in a study of generated and real data (see "Which
+    (CatBoost: 20). The loss weighs pairs of documents by what a swap of the two would change in noisy rankings; its steps
+    are bounded, which makes it robust to noisy labels. All this was chosen in a study of generated and real data (see "Which
     metric to train on" in the documentation). The boosters differ in how many rankings are drawn, and in the unit of the
     hessian, which XGBoost compares with its ``min_child_weight`` and ``lambda``.
 
