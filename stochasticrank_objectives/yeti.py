@@ -198,7 +198,7 @@ class BoundYeti(BoundQueries):
     def __init__(
         self, loss: YetiRank | YetiLoss, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
     ) -> None:
-        from ._kernels import yeti
+        from ._kernels import vectors, yeti
 
         super().__init__(loss, queries, weights, query_keys)
         sizes = queries.sizes[self._active]
@@ -209,7 +209,7 @@ class BoundYeti(BoundQueries):
         self._scratch = _threads.Spare(functools.partial(yeti.make_yeti_scratch, longest, size))
         self._rules = [
             rule._replace(
-                discounts=np.append(rule.discounts, np.zeros(self._neighbours)),
+                discounts=np.append(rule.discounts, np.zeros(self._neighbours + vectors.EIGHT)),
                 multipliers=rule.multipliers * self._query_weights,
             )
             for rule in queries.rules

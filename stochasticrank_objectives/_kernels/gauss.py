@@ -37,7 +37,11 @@ SPARSE = 4  # a box with fewer sources is summed directly
 _CHUNK = 256  # documents that are taken through the steps of a box together
 WORK = 2 * TERMS + LANES + 2 * _CHUNK
 
-_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, held in the low bits
+EXP2 = (  # minimax polynomial of 2^r for r in [-1/2, 1/2], relative error 4.1e-11, from the highest power
+    1.5201920000632751e-05, 0.00015469291271924377, 0.0013333922570145532, 0.009618027253315483,
+    0.05550410353440467, 0.24022651198159078, 0.693147180728448, 0.9999999999616825,
+)  # fmt: skip
+ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, held in the low bits
 _EXPONENT = np.int64(52)
 _WIDTH = 2.0 * KAPPA
 _REACH = 7.5 * KAPPA  # densities beyond are below 1e-12 of the largest
@@ -68,16 +72,16 @@ def whole_lanes(n):
 def exp2_negative(t):
     """2^t for t <= 0 to a relative error of 5e-11, never below 2^-1020; written so that LLVM can vectorise it."""
     t = max(t, -1020.0)
-    shifted = t + _ROUND
-    r = t - (shifted - _ROUND)  # t = integer + r, r in [-1/2, 1/2]
-    p = 1.5201920000632751e-05  # minimax polynomial of 2^r, relative error 4.1e-11
-    p = p * r + 0.00015469291271924377
-    p = p * r + 0.0013333922570145532
-    p = p * r + 0.009618027253315483
-    p = p * r + 0.05550410353440467
-    p = p * r + 0.24022651198159078
-    p = p * r + 0.693147180728448
-    p = p * r + 0.9999999999616825
+    shifted = t + ROUND
+    r = t - (shifted - ROUND)  # t = integer + r, r in [-1/2, 1/2]
+    p = EXP2[0]
+    p = p * r + EXP2[1]
+    p = p * r + EXP2[2]
+    p = p * r + EXP2[3]
+    p = p * r + EXP2[4]
+    p = p * r + EXP2[5]
+    p = p * r + EXP2[6]
+    p = p * r + EXP2[7]
     exponent = np.float64(shifted).view(np.int64) << _EXPONENT
     return np.int64(np.float64(p).view(np.int64) + exponent).view(np.float64)
 
