@@ -7,6 +7,7 @@ from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, PositionMetric, Precision, Recall, Sum, parse_metric
 from .propensity import debias, estimate_propensities
 from .recommended import recommended
+from .selecting import DCGRR, Accuracy, FBeta
 from .sglb import SGLB
 from .yeti import YetiLoss, YetiRank
 
@@ -14,6 +15,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DCG",
+    "DCGRR",
     "ERR",
     "MAP",
     "MRR",
@@ -21,7 +23,9 @@ __all__ = [
     "RBP",
     "SGLB",
     "XENDCG",
+    "Accuracy",
     "Evaluation",
+    "FBeta",
     "Hit",
     "LambdaLoss",
     "LambdaMART",

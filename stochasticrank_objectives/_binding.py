@@ -110,6 +110,13 @@ class MetricLoss(Generic[Bound]):
         return self.metric
 
 
+def check_ranked(loss: Any) -> None:
+    """Pairs of a ranked list can be swapped in metrics of ranked lists only."""
+    if loss.metric.family != "ranked":
+        name = type(loss).__name__
+        raise ValueError(f"{name} weighs swaps in a ranked list, and {loss.metric} has none; use StochasticRank")
+
+
 def printed(loss: Any, first: str | None) -> str:
     """A loss as it is written: its first parameter, if any is without a name, then those that are not at their default."""
     value = getattr(loss, first) if first else None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._constants import Array, Integers, Layout, Rule, Rules
+from ._constants import AGREEMENT, Array, Integers, Layout, Rule, Rules, Selection
 from .metrics import Metric
 
 Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
@@ -153,11 +153,11 @@ class Queries:
 
     metric: Metric
     layout: Layout
-    rules: tuple[Rule, ...]
+    rules: tuple[Any, ...]  # each a Rule, or a Selection if that is the metric's family
     reduce: Reduce = alone  # what is a property of all data, not of a query, goes through it
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> Any:
         """The rule of a single metric. Of a sum, what it has as a whole: the rule of its deepest term, multiplied by 1."""
         if len(self.rules) == 1:
             return self.rules[0]
@@ -178,7 +178,10 @@ class Queries:
 
     @property
     def learnable(self) -> NDArray[np.bool_]:
-        """Queries in which orders differ in value. Where all documents have the same gain, none is better than another."""
+        """Queries in which orders, or selections, differ in value. No order is better where all documents have the same gain."""
+        if self.metric.family == "selected":
+            counts: NDArray[np.bool_] = self.rule.relevant > 0
+            return counts
         first, last = self.ptr[:-1], self.ptr[1:] - 1
         of_terms = [(rule.gains[first] > rule.gains[last]) & (rule.multipliers > 0) for rule in self.rules]
         of_any: NDArray[np.bool_] = np.any(of_terms, axis=0)
@@ -208,13 +211,15 @@ def lay_out(
     # All gains rise with the label, so one order serves all terms. Documents with equal gains keep their order.
     query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
-    rows = np.lexsort(keys)
+    rows = np.lexsort(keys) if metric.family == "ranked" else np.arange(len(values))  # a selection keeps the given order
     del query, keys  # they are as large as the data
     order = np.subtract(rows, np.repeat(ptr[:-1], sizes), dtype=np.int32, casting="unsafe")
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
     largest = float(reduce(np.array([relevance.max()]), "max")[0])
     relevance *= _HIGHEST / max(largest, 1e-300)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
+    if metric.family == "selected":
+        return Queries(metric, layout, (_selection(metric, gains[0], ptr),), reduce)
     rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
     return Queries(metric, layout, tuple(rules), reduce)
 
@@ -236,6 +241,21 @@ def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
         power = getattr(metric, "power", 1.0)
         multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
     return Rule(metric.factor, discounts, cut, gains, relevant, multipliers * weight)
+
+
+def _selection(metric: Metric, gains: Array, ptr: Integers) -> Selection:
+    """A metric of a selection, for gains in the order of the data."""
+    sizes = np.diff(ptr)
+    relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
+    cut = int(min(metric.cut, sizes.max()))
+    discounts = np.zeros(cut + 2)
+    discounts[:cut] = metric.discounts(cut)
+    multipliers, needed = np.ones(len(sizes)), np.zeros(len(sizes))
+    if metric.factor == AGREEMENT:
+        relevant, multipliers = sizes, 1.0 / sizes
+    elif isinstance(beta := getattr(metric, "beta", None), (int, float)):
+        multipliers, needed = multipliers * (1.0 + beta**2), beta**2 * relevant
+    return Selection(metric.factor, discounts, cut, gains, relevant, multipliers, needed)
 
 
 def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:

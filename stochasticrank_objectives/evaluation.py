@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from . import _threads
 from ._constants import BEST, MEAN, WORST, Array, Rule
 from ._data import Queries, check_scores, check_weights, lay_out
+from ._families import value_kernels
 from .metrics import Metric, parse_metric
 
 Ties = Literal["worst", "mean", "best"]
@@ -32,9 +33,8 @@ class Evaluation:
 
     def per_query(self, scores: ArrayLike) -> Array:
         """The metric of each query; NaN where a query without relevant documents is skipped."""
-        from ._kernels import values as kernels
-
         q = self.queries
+        kernels = value_kernels(q.metric.family)
         values = check_scores(scores, q.rows)
         ties, sizes = _TIES[self.ties], q.sizes
         scratch = _threads.Spare(functools.partial(kernels.make_value_scratch, int(sizes.max())))
@@ -140,7 +140,8 @@ def evaluate(
         How much each query counts in the mean; one per query, or one per row that is the same throughout a query.
     ties
         How documents with equal scores are ranked: ``"worst"`` (less relevant first, as the paper and CatBoost do),
-        ``"best"``, or ``"mean"``, the exact expectation over all their orders.
+        ``"best"``, or ``"mean"``, the exact expectation over all their orders. A metric of a selection, such as DCGRR, has
+        no ties: scores are compared with 0 alone, and a score of 0 is not above it.
     empty
         What a query without relevant documents counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
         which leaves it out of the mean and makes it NaN in `per_query`. In a sum of metrics the number stands for each

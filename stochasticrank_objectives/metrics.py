@@ -43,6 +43,8 @@ class Metric:
     factor: ClassVar[int] = PLAIN
     normaliser: ClassVar[Literal["none", "ideal", "relevant"]] = "none"
     needs_k: ClassVar[bool] = False
+    family: ClassVar[Literal["ranked", "selected"]] = "ranked"
+    """What decides: the order of the scores, or the sign of each. Each family has kernels of its own."""
 
     k: int | None = None
 
@@ -490,6 +492,9 @@ class Sum(Metric):
         if len(merged) == 1 and merged[0][0] == 1:
             raise ValueError(f"a sum of one metric with weight 1 is that metric: use {merged[0][1]!r}")
         object.__setattr__(self, "terms", merged)
+        for _, metric in merged:
+            if metric.family != "ranked":
+                raise ValueError(f"{metric} cannot be part of a sum, which is over one ranked list; train on it alone")
         cuts = [metric.k for _, metric in merged]
         object.__setattr__(self, "k", None if None in cuts else max(cut or 0 for cut in cuts))
 
@@ -553,6 +558,7 @@ _METRICS: dict[str, Callable[..., Metric]] = {
 }
 
 
+_WORDS = ("gain", "discount")  # options whose values are not numbers
 _PLUS = re.compile(r"(?<!=)(?<![0-9.][eE])\+")  # between terms, not a sign or part of a number such as 1e+3
 _MINUS = re.compile(r"[^\s=@*+eE]\s*-")  # likewise
 
@@ -608,13 +614,16 @@ def _parse_one(name: str) -> Metric:
             arguments["k"] = int(cut)
         except ValueError:
             raise ValueError(f"metric {name!r}: k must be a whole number of at least 1, got {cut!r}") from None
-    known = {field.name for field in dataclasses.fields(kind)} - {"k"}  # type: ignore[arg-type]
+    given = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    if at and "k" not in given:
+        raise ValueError(f"metric {name!r}: {stem} counts all documents; write it without a cut")
+    known = given - {"k"}
     for option in options:
         key, equals, text = (part.strip() for part in option.partition("="))
         if not equals or key not in known:
             allowed = ", ".join(sorted(known)) or "none"
             raise ValueError(f"metric {name!r}: unknown option {option!r}; options of {stem} are: {allowed}")
-        if key != "gain":
+        if key not in _WORDS:
             try:
                 arguments[key] = float(text) if not text.lstrip("+-").isdigit() else int(text)
             except ValueError:

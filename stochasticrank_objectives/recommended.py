@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .losses import StochasticRank
 from .metrics import DCG, Metric, parse_metric
 from .yeti import YetiLoss
 
@@ -12,7 +13,7 @@ _DEEP = 20  # positions that count in training, at least
 _HESSIAN_MEANS = {"xgboost": 0.1, "lightgbm": 1.0, "catboost": 1.0}
 
 
-def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | None = None) -> YetiLoss:
+def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | None = None) -> YetiLoss | StochasticRank:
     """The loss that stands behind a metric's name in the adapters: `XGBoostObjective("ndcg@10")` trains with
     `recommended("ndcg@10", booster="xgboost")`. It is an ordinary loss: print it, or change it with `dataclasses.replace`.
 
@@ -22,6 +23,9 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     robust to noisy labels. Both were chosen in a study of generated and real data (see "Which metric to train on" in the
     documentation), in which the same loss was best on all three boosters, but for the unit of
     the hessian, which XGBoost compares with its ``min_child_weight`` and ``lambda``.
+
+    A metric of a selection, such as `DCGRR`, says by its sign what is shown, which no loss of pairs can learn. It is trained
+    on itself, with steps whose size does not depend on the metric.
 
     Parameters
     ----------
@@ -38,9 +42,14 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     YetiLoss('dcg@20:gain=linear', neighbours=20, permutations=3, max_step=2.0)
     >>> print(recommended("mrr", booster="lightgbm", train_on="ndcg@10"))
     YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0)
+    >>> print(recommended("dcgrr@10", booster="lightgbm"))
+    StochasticRank('dcgrr@10', sfa=False, hessian_constant=0.0)
     """
     if booster not in BOOSTERS:
         raise ValueError(f"booster must be one of {', '.join(BOOSTERS)}, got {booster!r}")
-    reported = max(term.k or 0 for _, term in parse_metric(metric).parts())
-    trained = DCG(max(2 * reported, _DEEP), gain="linear") if train_on is None else parse_metric(train_on)
+    named = parse_metric(metric if train_on is None else train_on)
+    if named.family == "selected":
+        return StochasticRank(named, sfa=False, hessian_constant=0.0)
+    reported = max(term.k or 0 for _, term in named.parts())
+    trained = DCG(max(2 * reported, _DEEP), gain="linear") if train_on is None else named
     return YetiLoss(trained, neighbours=_DEEP, permutations=3, max_step=2.0, hessian_mean=_HESSIAN_MEANS[booster])
