@@ -17,7 +17,7 @@ _PROCESS = os.getpid()
 def release_of_idle_threads(library: ctypes.CDLL | None) -> Callable[[], None]:
     """What lets the idle threads of a booster's library go, those that serve the calling thread; or does nothing.
 
-    It does nothing where the library has no OpenMP 5, and in a fork, which inherits the record of threads but not the threads.
+    It does nothing where the library has no OpenMP 5, and in a fork, which inherits a record of the threads, not them.
     """
     try:
         pause = library["omp_pause_resource_all"] if library is not None else None

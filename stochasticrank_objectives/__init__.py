@@ -6,6 +6,7 @@ from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, PositionMetric, Precision, Recall, Sum, parse_metric
 from .propensity import debias, estimate_propensities
+from .ranks import AUC, Kendall, Spearman
 from .recommended import recommended
 from .selecting import DCGRR, Accuracy, FBeta
 from .sglb import SGLB
@@ -14,6 +15,7 @@ from .yeti import YetiLoss, YetiRank
 __version__ = "0.1.0"
 
 __all__ = [
+    "AUC",
     "DCG",
     "DCGRR",
     "ERR",
@@ -27,6 +29,7 @@ __all__ = [
     "Evaluation",
     "FBeta",
     "Hit",
+    "Kendall",
     "LambdaLoss",
     "LambdaMART",
     "Metric",
@@ -35,6 +38,7 @@ __all__ = [
     "Precision",
     "QueryRMSE",
     "Recall",
+    "Spearman",
     "StochasticRank",
     "Sum",
     "YetiLoss",

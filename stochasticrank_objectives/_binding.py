@@ -111,10 +111,12 @@ class MetricLoss(Generic[Bound]):
 
 
 def check_ranked(loss: Any) -> None:
-    """Pairs of a ranked list can be swapped in metrics of ranked lists only."""
+    """What a swap changes is known of metrics that weigh positions of a ranked list, or a ValueError."""
     if loss.metric.family != "ranked":
         name = type(loss).__name__
-        raise ValueError(f"{name} weighs swaps in a ranked list, and {loss.metric} has none; use StochasticRank")
+        raise ValueError(
+            f"{name} takes metrics that weigh positions of a ranked list, and {loss.metric} does not; use StochasticRank"
+        )
 
 
 def printed(loss: Any, first: str | None) -> str:

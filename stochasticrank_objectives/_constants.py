@@ -17,6 +17,9 @@ LISTED, F_SCORE, AGREEMENT = 3, 4, 5
 """What a selection is worth: the discounted gains of what is shown, in its given order; its F-score; the share of documents
 on which it is right."""
 
+CONCORDANT = 6
+"""A metric of pairs: how many stand in the right order less how many in the wrong one."""
+
 WORST, BEST, MEAN = 0, 1, 2
 """How documents with equal scores are ranked."""
 

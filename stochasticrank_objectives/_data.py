@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._centred import CENTRED
 from ._constants import AGREEMENT, Array, Integers, Layout, Rule, Rules, Selection
 from .metrics import Metric
 
@@ -50,15 +51,15 @@ def first(wrong: NDArray[np.bool_]) -> int:
     return int(np.argmax(wrong))
 
 
-def check_labels(labels: ArrayLike) -> Array:
-    """Labels as float64: finite and not negative."""
+def check_labels(labels: ArrayLike, *, signed: bool = False) -> Array:
+    """Labels as float64: finite and, unless `signed`, not negative."""
     array = as_vector("labels", labels)
     if not len(array):
         raise ValueError("labels is empty; there must be at least one row")
     if (wrong := ~np.isfinite(array)).any():
         at = first(wrong)
         raise ValueError(f"labels[{at}] = {array[at]} is not finite; drop or impute rows without a label")
-    if (wrong := array < 0).any():
+    if not signed and (wrong := array < 0).any():
         at = first(wrong)
         raise ValueError(f"labels[{at}] = {array[at]:g} is negative; shift the grades so that the lowest is 0")
     return array
@@ -178,7 +179,7 @@ class Queries:
 
     @property
     def learnable(self) -> NDArray[np.bool_]:
-        """Queries in which orders, or selections, differ in value. No order is better where all documents have the same gain."""
+        """Queries in which orders, or selections, differ in value: no order does where all documents have the same gain."""
         if self.metric.family == "selected":
             counts: NDArray[np.bool_] = self.rule.relevant > 0
             return counts
@@ -203,7 +204,7 @@ def lay_out(
     metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, reduce: Reduce = alone
 ) -> Queries:
     """Check labels and groups and lay them out for one metric."""
-    values = check_labels(labels)
+    values = check_labels(labels, signed=metric.signed)
     ptr = pointer(groups, qid, len(values))
     metric.check(values)
     gains = [np.ascontiguousarray(part.gains(values), np.float64) for _, part in metric.parts()]
@@ -211,11 +212,11 @@ def lay_out(
     # All gains rise with the label, so one order serves all terms. Documents with equal gains keep their order.
     query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
-    rows = np.lexsort(keys) if metric.family == "ranked" else np.arange(len(values))  # a selection keeps the given order
+    rows = np.lexsort(keys) if metric.family != "selected" else np.arange(len(values))  # a selection keeps the given order
     del query, keys  # they are as large as the data
     order = np.subtract(rows, np.repeat(ptr[:-1], sizes), dtype=np.int32, casting="unsafe")
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
-    largest = float(reduce(np.array([relevance.max()]), "max")[0])
+    largest = float(reduce(np.array([max(relevance.max(), -relevance.min())]), "max")[0])
     relevance *= _HIGHEST / max(largest, 1e-300)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
     if metric.family == "selected":
@@ -240,6 +241,8 @@ def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
         ideal = _ideal(gains, ptr, discounts)
         power = getattr(metric, "power", 1.0)
         multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
+    elif metric.normaliser in CENTRED:
+        gains, relevant, multipliers = CENTRED[metric.normaliser](gains, ptr)
     return Rule(metric.factor, discounts, cut, gains, relevant, multipliers * weight)
 
 

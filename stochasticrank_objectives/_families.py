@@ -11,6 +11,10 @@ def value_kernels(family: str) -> ModuleType:
         from ._kernels import selected
 
         return selected
+    if family == "concordant":
+        from ._kernels import concordance
+
+        return concordance
     from ._kernels import values
 
     return values
@@ -22,6 +26,10 @@ def gradient_kernels(family: str, terms: int) -> ModuleType:
         from ._kernels import selected
 
         return selected
+    if family == "concordant":
+        from ._kernels import concordance
+
+        return concordance
     if terms > 1:
         from ._kernels import sums
 

@@ -35,14 +35,14 @@ def warm_up() -> str | None:
         (StochasticRank("ndcg@10 + mrr"), 3),
         (StochasticRank("ndcg@10 + mrr", estimator="reinforce"), 3),
         (StochasticRank("ndcg@10 + mrr", noise="logistic"), 3),
-        *((StochasticRank("dcgrr", **each), 3) for each in _ESTIMATES),
+        *((StochasticRank(metric, **each), 3) for metric in ("dcgrr", "kendall") for each in _ESTIMATES),
         (LambdaMART("ndcg@10"), 3),
         (YetiLoss("ndcg@10"), 3),
         (XENDCG(), 3),
     ]
     for loss, n in losses:
         loss.bind(np.arange(n) % 3, [n]).gradient(np.zeros(n))
-    for metric in ("ndcg@10", "dcgrr"):
+    for metric in ("ndcg@10", "dcgrr", "kendall"):
         evaluate(metric, np.zeros(3), [0, 1, 2], [3])
     folder: str | None = getattr(getattr(gradients.ccs, "stats", None), "cache_path", None)
     return folder

@@ -40,13 +40,14 @@ class Evaluation:
         scratch = _threads.Spare(functools.partial(kernels.make_value_scratch, int(sizes.max())))
         borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
         total = np.zeros(len(sizes))
-        for (weight, _), rule in zip(q.metric.parts(), q.rules, strict=True):
+        for (weight, part), rule in zip(q.metric.parts(), q.rules, strict=True):
             out = np.empty(len(sizes))
 
             def work(scratch: Any, begin: int, end: int, out: Array = out, rule: Rule = rule) -> None:
                 kernels.value_range(scratch, out, values, q.layout, rule, ties, np.arange(begin, end))
 
             _threads.run(work, borders, self.threads, scratch)
+            out += weight * part.constant
             out[rule.relevant == 0] = 0.0 if self.empty == "skip" else weight * self.empty
             total += out
         if self.empty == "skip":

@@ -41,10 +41,14 @@ class Metric:
 
     __array_ufunc__: ClassVar[None] = None  # so that numpy's numbers leave the multiplication to us
     factor: ClassVar[int] = PLAIN
-    normaliser: ClassVar[Literal["none", "ideal", "relevant"]] = "none"
+    normaliser: ClassVar[Literal["none", "ideal", "relevant", "pairs", "ranks", "concordance"]] = "none"
     needs_k: ClassVar[bool] = False
-    family: ClassVar[Literal["ranked", "selected"]] = "ranked"
-    """What decides: the order of the scores, or the sign of each. Each family has kernels of its own."""
+    family: ClassVar[Literal["ranked", "selected", "concordant"]] = "ranked"
+    """What decides: discounted positions, the sign of each score, or the order of pairs. Each has kernels of its own."""
+    signed: ClassVar[bool] = False
+    """Whether labels may be negative: where only their order counts."""
+    constant: ClassVar[float] = 0.0
+    """What is added to the sum over positions."""
 
     k: int | None = None
 
@@ -494,9 +498,14 @@ class Sum(Metric):
         object.__setattr__(self, "terms", merged)
         for _, metric in merged:
             if metric.family != "ranked":
-                raise ValueError(f"{metric} cannot be part of a sum, which is over one ranked list; train on it alone")
+                raise ValueError(f"{metric} cannot be part of a sum, whose terms weigh positions of one ranked list")
         cuts = [metric.k for _, metric in merged]
         object.__setattr__(self, "k", None if None in cuts else max(cut or 0 for cut in cuts))
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        """Whether all terms allow negative labels."""
+        return all(metric.signed for _, metric in self.terms)
 
     def parts(self) -> Terms:
         return self.terms
