@@ -106,12 +106,20 @@ class BoundXENDCG(BoundQueries):
 
 
 @dataclasses.dataclass(frozen=True)
+class _Labels(Metric):
+    """No metric, but the way to the labels as they are, of any sign."""
+
+    signed = True
+
+
+@dataclasses.dataclass(frozen=True)
 class QueryRMSE(MetricLoss["BoundQueryRMSE"]):
     """CatBoost's QueryRMSE: squared errors of the scores, up to one shift per query.
 
     The loss of a query with scores z and labels r is ``1/2 sum_i w_i (z_i - r_i - m)^2`` with the m that makes it smallest,
     the weighted mean of z - r. The hessian is w: 1 per row without weights. There is no noise in it. It names no metric, so
-    an adapter that reports one must be told which. Labels in other units are another loss: the scores follow them.
+    an adapter that reports one must be told which. Labels in other units are another loss: the scores follow them. They may
+    be negative.
 
     Examples
     --------
@@ -126,7 +134,7 @@ class QueryRMSE(MetricLoss["BoundQueryRMSE"]):
         return printed(self, None)
 
     def _bound_metric(self) -> Metric:
-        return DCG(gain="linear")
+        return _Labels()
 
     def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundQueryRMSE:
         return BoundQueryRMSE(self, queries, weights, query_keys)

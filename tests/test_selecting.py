@@ -69,11 +69,20 @@ def test_names_parse_and_print(name: str, metric: sr.Metric) -> None:
         (lambda: sr.parse_metric("dcgrr:discount=linear"), r"discount must be \"reciprocal\" or \"log\", got 'linear'"),
         (lambda: sr.DCGRR(gain="cubic"), r"gain must be \"exp\" or \"linear\", got 'cubic'"),
         (lambda: sr.FBeta(0), r"beta must be a finite number above 0.*got 0; recall counts beta times as much"),
-        (lambda: sr.DCGRR() + sr.NDCG(5), r"dcgrr cannot be part of a sum, which is over one ranked list"),
+        (lambda: sr.DCGRR() + sr.NDCG(5), r"dcgrr cannot be part of a sum, whose terms weigh positions"),
         (lambda: 2 * sr.Accuracy(), r"accuracy cannot be part of a sum"),
-        (lambda: sr.YetiLoss("dcgrr"), r"YetiLoss weighs swaps in a ranked list, and dcgrr has none; use StochasticRank"),
-        (lambda: sr.LambdaMART("fbeta"), r"LambdaMART weighs swaps in a ranked list, and fbeta has none"),
-        (lambda: sr.LambdaLoss("dcgrr"), r"LambdaLoss weighs swaps in a ranked list, and dcgrr has none"),
+        (
+            lambda: sr.YetiLoss("dcgrr"),
+            r"YetiLoss takes metrics that weigh positions of a ranked list, and dcgrr does not; use Stoch",
+        ),
+        (
+            lambda: sr.LambdaMART("fbeta"),
+            r"LambdaMART takes metrics that weigh positions of a ranked list, and fbeta does not",
+        ),
+        (
+            lambda: sr.LambdaLoss("dcgrr"),
+            r"LambdaLoss takes metrics that weigh positions of a ranked list, and dcgrr does not",
+        ),
         (lambda: sr.StochasticRank("dcgrr").bind([1, -1], [2]), r"labels\[1\] = -1 is negative"),
     ],
 )
