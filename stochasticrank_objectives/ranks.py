@@ -48,11 +48,11 @@ class AUC(_Binary):
 class Spearman(Metric):
     """Spearman's rank correlation of scores and labels, from -1 to 1; in finance the information coefficient, per date.
 
-    Pearson's correlation of the ranks; equal labels have the mean of their ranks, as in `scipy.stats.spearmanr`. Equal scores
-    are ranked in the worst, mean or best order, as `ties` says: the value is divided by the spread of ranks without ties, so
-    that with ties="mean" it is a little nearer to 0 than scipy's, which divides by less. Labels may be negative: only their
-    order counts. A query with equal labels throughout is an empty one. In R1. Reference: Spearman, "The proof and measurement
-    of association between two things", American Journal of Psychology 1904.
+    Pearson's correlation of the ranks; equal labels have the mean of their ranks, as in `scipy.stats.spearmanr`. Equal
+    scores are ranked in the worst, mean or best order, as `ties` says: the value is divided by the spread of ranks without
+    ties, so that with ties="mean" it is a little nearer to 0 than scipy's, which divides by less. Labels may be negative:
+    only their order counts. A query with equal labels throughout is an empty one. In R1. Reference: Spearman, "The proof
+    and measurement of association between two things", American Journal of Psychology 1904.
 
     >>> from stochasticrank_objectives import evaluate
     >>> evaluate("spearman", scores=[0.4, 0.3, 0.2, 0.1], labels=[0.02, 0.05, -0.01, -0.03], groups=[4])
@@ -77,7 +77,8 @@ class Kendall(Metric):
     with equal labels. Without equal scores that is `scipy.stats.kendalltau` (tau-b). A pair with equal scores counts as one
     in the wrong order, not at all, or as one in the right order, for ``ties="worst"``, ``"mean"`` or ``"best"``; it stays in
     the denominator, from which tau-b takes it out. Labels may be negative: only their order counts. A query with equal
-    labels throughout is an empty one. In R1. Reference: Kendall, "The treatment of ties in ranking problems", Biometrika 1945.
+    labels throughout is an empty one. In R1. Reference: Kendall, "The treatment of ties in ranking problems", Biometrika
+    1945.
 
     >>> from stochasticrank_objectives import evaluate
     >>> round(evaluate("kendall", scores=[0.4, 0.3, 0.2, 0.1], labels=[0.02, 0.05, -0.01, -0.03], groups=[4]), 3)

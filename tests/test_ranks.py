@@ -400,6 +400,20 @@ def test_query_rmse_takes_negative_labels() -> None:
     close(sr.QueryRMSE().bind(labels, [5, 7]).gradient(scores), shift)
 
 
+def test_query_rmse_of_ranks_is_that_of_ranks_as_labels() -> None:
+    groups = [1, 2, 5, 30]
+    for kind in ("grades", "signed"):
+        scores, labels = make(groups, 3, kind=kind)
+        ranks = np.concatenate([scipy.stats.rankdata(one) / len(one) for one in np.split(labels, np.cumsum(groups)[:-1])])
+        close(
+            sr.QueryRMSE(ranks=True).bind(labels, groups).gradient(scores),
+            sr.QueryRMSE().bind(ranks, groups).gradient(scores),
+        )
+    assert str(sr.QueryRMSE(ranks=True)) == "QueryRMSE(ranks=True)"
+    with pytest.raises(ValueError, match="ranks must be True or False, got 1"):
+        sr.QueryRMSE(ranks=1)  # type: ignore[arg-type]
+
+
 def test_hessians_and_sglb() -> None:
     scores, labels = make([6, 30], 3, kind="signed")
     loss = sr.StochasticRank("spearman", sfa=False, hessian_constant=0.0)
