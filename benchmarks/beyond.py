@@ -3,7 +3,7 @@
 speed        one list of 1,000,000 rows beside one of 250,000, per metric
 selecting    DCG-RR: trained on itself, and ranking or regression with the threshold that suits the validation data best
 whole        AUC, average precision, accuracy and F1 of all rows as one list, beside log-loss
-returns      Spearman's and Kendall's coefficients per query, beside squared errors and YetiLoss, on labels with little signal
+returns      Spearman's and Kendall's coefficients per query, beside squared errors and YetiLoss; little signal
 skewed       the same on labels with much signal that differ by orders of magnitude
 
 Models are LightGBM's. The number of trees, of those in ROUNDS, is chosen on validation data for each metric. Writes

@@ -33,7 +33,8 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     Other metrics have other losses (see "Beyond ranked lists"). One of a selection, such as `DCGRR`, says by the sign of a
     score what is shown, which no loss of pairs can learn: it is trained on itself, with steps whose size does not depend on
     the metric. `AUC`, and a sum with a metric of a whole ranking in it, are trained on themselves too, by the loss above.
-    For `Spearman` and `Kendall`, squared errors of the labels' ranks in their query were better than any loss of the metric.
+    For `Spearman` and `Kendall`, squared errors of the labels' ranks in their query were as good as any loss of the metric
+    on labels with little signal, and better on others.
 
     Parameters
     ----------

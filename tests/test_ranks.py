@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import math
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import hypothesis
@@ -422,3 +424,17 @@ def test_hessians_and_sglb() -> None:
     np.testing.assert_allclose(hessian, np.abs(gradient) + 1e-3, rtol=1e-9)
     noisy = sr.SGLB(dataclasses.replace(loss, hessian_constant=1.0)).bind(labels, [6, 30])
     assert np.isfinite(noisy.gradient(scores, 5)).all()
+
+
+def test_metrics_of_ranked_lists_do_not_load_these_kernels() -> None:
+    code = """
+import sys
+import stochasticrank_objectives as sr
+sr.StochasticRank("ndcg@3").bind([1, 0], [2]).gradient([0.0, 1.0])
+sr.evaluate("ndcg@3", [0.0, 1.0], [1, 0], [2])
+before = [name for name in sys.modules if name.endswith((".selected", ".concordance"))]
+sr.evaluate("kendall", [0.0, 1.0], [1, 0], [2])
+print(before, "stochasticrank_objectives._kernels.concordance" in sys.modules)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split("\n")[0] == "[] True"
