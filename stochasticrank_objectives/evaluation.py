@@ -144,7 +144,8 @@ def evaluate(
         ``"best"``, or ``"mean"``, the exact expectation over all their orders. A metric of a selection, such as DCGRR, has
         no ties: scores are compared with 0 alone, and a score of 0 is not above it.
     empty
-        What a query without relevant documents counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
+        What a query without relevant documents, or for `AUC`, `Spearman` and `Kendall` one without any two that could be in
+        the wrong order, counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
         which leaves it out of the mean and makes it NaN in `per_query`. In a sum of metrics the number stands for each
         term that finds nothing relevant; skipped are queries in which none of the terms does.
     threads

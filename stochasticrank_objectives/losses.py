@@ -84,6 +84,7 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. What it
         multiplies is the label, or for binary metrics 0 or 1 (for sums see `Sum`), scaled so that the largest in the bound
         data is 4. So mu means the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
+        Metrics of a selection, such as `DCGRR`, have no worst order: for them it shifts nothing.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa

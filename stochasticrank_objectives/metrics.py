@@ -1,8 +1,9 @@
 """Ranking metrics as small values: frozen, comparable, parsed from and printed as their names.
 
-What a metric *is* stands here; how it is computed stands in the kernels. Every metric is a sum over the positions
+What a metric *is* stands here; how it is computed stands in the kernels. Every metric here is a sum over the positions
 i = 0, 1, ... of the ranked list, ``M = sum_i w_i F_i g_i``, with a discount w of the position, a gain g of the document
-there, and a factor F made of the documents before it (see `Rule`).
+there, and a factor F made of the documents before it (see `Rule`). Metrics of whole rankings are in `ranks`, those of
+selections in `selecting`.
 """
 
 from __future__ import annotations
