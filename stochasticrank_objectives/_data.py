@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._centred import CENTRED
-from ._constants import AGREEMENT, Array, Integers, Layout, Rule, Rules, Selection
+from ._constants import AGREEMENT, F_SCORE, Array, Integers, Layout, Rule, Rules, Selection
 from .metrics import Metric
 
 Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
@@ -220,7 +220,7 @@ def lay_out(
     relevance *= _HIGHEST / max(largest, 1e-300)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
     if metric.family == "selected":
-        return Queries(metric, layout, (_selection(metric, gains[0], ptr),), reduce)
+        return Queries(metric, layout, (_selection(metric, gains[0].copy(), ptr),), reduce)  # the labels may be the caller's
     rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
     return Queries(metric, layout, tuple(rules), reduce)
 
@@ -256,8 +256,9 @@ def _selection(metric: Metric, gains: Array, ptr: Integers) -> Selection:
     multipliers, needed = np.ones(len(sizes)), np.zeros(len(sizes))
     if metric.factor == AGREEMENT:
         relevant, multipliers = sizes, 1.0 / sizes
-    elif isinstance(beta := getattr(metric, "beta", None), (int, float)):
-        multipliers, needed = multipliers * (1.0 + beta**2), beta**2 * relevant
+    elif metric.factor == F_SCORE:
+        square = float(getattr(metric, "beta", 1.0)) ** 2
+        multipliers, needed = multipliers * (1.0 + square), square * relevant
     return Selection(metric.factor, discounts, cut, gains, relevant, multipliers, needed)
 
 

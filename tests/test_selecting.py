@@ -338,6 +338,22 @@ def test_scores_that_are_not_finite_are_refused() -> None:
             sr.StochasticRank("dcgrr").bind([1, 0, 1], [3]).gradient([0.0, bad, 1.0])
 
 
+def test_what_is_bound_does_not_follow_the_callers_array() -> None:
+    scores, labels = make([6, 30], 3)
+    for name in ("dcgrr", "fbeta", "accuracy"):
+        given = labels.copy()
+        bound = sr.StochasticRank(name, sfa=False).bind(given, [6, 30])
+        before = bound.gradient(scores)
+        given[:] = 0.0
+        assert (bound.gradient(scores) == before).all()
+
+
+def test_beta_may_be_a_number_of_numpy() -> None:
+    scores, labels = make([40], 3)
+    ours = sr.evaluate(sr.FBeta(np.float32(2.0)), scores, labels, [40])  # type: ignore[arg-type]
+    assert ours == pytest.approx(sklearn.metrics.fbeta_score(labels > 0, scores > 0, beta=2.0))
+
+
 def test_hessians_and_sglb() -> None:
     scores, labels = make([6, 30], 3)
     loss = sr.StochasticRank("fbeta", sfa=False, hessian_constant=0.0)
