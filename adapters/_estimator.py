@@ -414,7 +414,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"X and y must have as many rows: inconsistent numbers of samples, {rows} and {len(labels)}")
         if labels.dtype.kind == "O":
             labels = labels.astype(np.float64)
-        labels = check_labels(labels)
+        labels = check_labels(labels, signed=self._reported()[0].signed)
         pointers = pointers_of(queries, column, rows)
         weights = None if queries.weights is None else query_weights(queries.weights, pointers)
         return Data(features, labels, np.diff(pointers), weights)

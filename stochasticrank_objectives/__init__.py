@@ -6,14 +6,18 @@ from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, PositionMetric, Precision, Recall, Sum, parse_metric
 from .propensity import debias, estimate_propensities
+from .ranks import AUC, Kendall, Spearman
 from .recommended import recommended
+from .selecting import DCGRR, Accuracy, FBeta
 from .sglb import SGLB
 from .yeti import YetiLoss, YetiRank
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AUC",
     "DCG",
+    "DCGRR",
     "ERR",
     "MAP",
     "MRR",
@@ -21,8 +25,11 @@ __all__ = [
     "RBP",
     "SGLB",
     "XENDCG",
+    "Accuracy",
     "Evaluation",
+    "FBeta",
     "Hit",
+    "Kendall",
     "LambdaLoss",
     "LambdaMART",
     "Metric",
@@ -31,6 +38,7 @@ __all__ = [
     "Precision",
     "QueryRMSE",
     "Recall",
+    "Spearman",
     "StochasticRank",
     "Sum",
     "YetiLoss",

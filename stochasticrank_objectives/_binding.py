@@ -110,6 +110,15 @@ class MetricLoss(Generic[Bound]):
         return self.metric
 
 
+def check_ranked(loss: Any) -> None:
+    """What a swap changes is known of metrics that weigh positions of a ranked list, or a ValueError."""
+    if loss.metric.family != "ranked":
+        name = type(loss).__name__
+        raise ValueError(
+            f"{name} takes metrics that weigh positions of a ranked list, and {loss.metric} does not; use StochasticRank"
+        )
+
+
 def printed(loss: Any, first: str | None) -> str:
     """A loss as it is written: its first parameter, if any is without a name, then those that are not at their default."""
     value = getattr(loss, first) if first else None

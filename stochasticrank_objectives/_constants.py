@@ -13,6 +13,13 @@ Integers = NDArray[np.int64]
 PLAIN, CASCADE, AVERAGE = 0, 1, 2
 """The factor F of a metric: 1; the product of (1 - g) over the documents before; 1 + the relevant ones among them."""
 
+LISTED, F_SCORE, AGREEMENT = 3, 4, 5
+"""What a selection is worth: the discounted gains of what is shown, in its given order; its F-score; the share of documents
+on which it is right."""
+
+CONCORDANT = 6
+"""A metric of pairs: how many stand in the right order less how many in the wrong one."""
+
 WORST, BEST, MEAN = 0, 1, 2
 """How documents with equal scores are ranked."""
 
@@ -42,6 +49,18 @@ class Rule(NamedTuple):
     gains: Array  # in the order of the layout
     relevant: Integers  # documents with a gain, per query
     multipliers: Array  # per query
+
+
+class Selection(NamedTuple):
+    """A metric of which documents are selected, on laid out data; they keep their given order."""
+
+    kind: int  # LISTED, F_SCORE or AGREEMENT
+    discounts: Array  # of LISTED, by position among those shown, zero from the cut on
+    cut: int
+    gains: Array  # in the order of the data
+    relevant: Integers  # documents with a gain, per query; of AGREEMENT all documents
+    multipliers: Array  # per query
+    needed: Array  # per query, of F_SCORE: what it is divided by beside the number of documents shown
 
 
 class Rules(NamedTuple):

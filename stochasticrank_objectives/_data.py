@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._constants import Array, Integers, Layout, Rule, Rules
+from ._centred import CENTRED
+from ._constants import AGREEMENT, F_SCORE, Array, Integers, Layout, Rule, Rules, Selection
 from .metrics import Metric
 
 Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
@@ -50,15 +51,15 @@ def first(wrong: NDArray[np.bool_]) -> int:
     return int(np.argmax(wrong))
 
 
-def check_labels(labels: ArrayLike) -> Array:
-    """Labels as float64: finite and not negative."""
+def check_labels(labels: ArrayLike, *, signed: bool = False) -> Array:
+    """Labels as float64: finite and, unless `signed`, not negative."""
     array = as_vector("labels", labels)
     if not len(array):
         raise ValueError("labels is empty; there must be at least one row")
     if (wrong := ~np.isfinite(array)).any():
         at = first(wrong)
         raise ValueError(f"labels[{at}] = {array[at]} is not finite; drop or impute rows without a label")
-    if (wrong := array < 0).any():
+    if not signed and (wrong := array < 0).any():
         at = first(wrong)
         raise ValueError(f"labels[{at}] = {array[at]:g} is negative; shift the grades so that the lowest is 0")
     return array
@@ -153,11 +154,11 @@ class Queries:
 
     metric: Metric
     layout: Layout
-    rules: tuple[Rule, ...]
+    rules: tuple[Any, ...]  # each a Rule, or a Selection if that is the metric's family
     reduce: Reduce = alone  # what is a property of all data, not of a query, goes through it
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> Any:
         """The rule of a single metric. Of a sum, what it has as a whole: the rule of its deepest term, multiplied by 1."""
         if len(self.rules) == 1:
             return self.rules[0]
@@ -178,7 +179,10 @@ class Queries:
 
     @property
     def learnable(self) -> NDArray[np.bool_]:
-        """Queries in which orders differ in value. Where all documents have the same gain, none is better than another."""
+        """Queries in which orders, or selections, differ in value: no order does where all documents have the same gain."""
+        if self.metric.family == "selected":
+            counts: NDArray[np.bool_] = self.rule.relevant > 0
+            return counts
         first, last = self.ptr[:-1], self.ptr[1:] - 1
         of_terms = [(rule.gains[first] > rule.gains[last]) & (rule.multipliers > 0) for rule in self.rules]
         of_any: NDArray[np.bool_] = np.any(of_terms, axis=0)
@@ -200,7 +204,7 @@ def lay_out(
     metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, reduce: Reduce = alone
 ) -> Queries:
     """Check labels and groups and lay them out for one metric."""
-    values = check_labels(labels)
+    values = check_labels(labels, signed=metric.signed)
     ptr = pointer(groups, qid, len(values))
     metric.check(values)
     gains = [np.ascontiguousarray(part.gains(values), np.float64) for _, part in metric.parts()]
@@ -208,13 +212,15 @@ def lay_out(
     # All gains rise with the label, so one order serves all terms. Documents with equal gains keep their order.
     query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
-    rows = np.lexsort(keys)
+    rows = np.lexsort(keys) if metric.family != "selected" else np.arange(len(values))  # a selection keeps the given order
     del query, keys  # they are as large as the data
     order = np.subtract(rows, np.repeat(ptr[:-1], sizes), dtype=np.int32, casting="unsafe")
     relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
-    largest = float(reduce(np.array([relevance.max()]), "max")[0])
+    largest = float(reduce(np.array([max(relevance.max(), -relevance.min())]), "max")[0])
     relevance *= _HIGHEST / max(largest, 1e-300)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
+    if metric.family == "selected":
+        return Queries(metric, layout, (_selection(metric, gains[0].copy(), ptr),), reduce)  # the labels may be the caller's
     rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
     return Queries(metric, layout, tuple(rules), reduce)
 
@@ -235,7 +241,25 @@ def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
         ideal = _ideal(gains, ptr, discounts)
         power = getattr(metric, "power", 1.0)
         multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
+    elif metric.normaliser in CENTRED:
+        gains, relevant, multipliers = CENTRED[metric.normaliser](gains, ptr)
     return Rule(metric.factor, discounts, cut, gains, relevant, multipliers * weight)
+
+
+def _selection(metric: Metric, gains: Array, ptr: Integers) -> Selection:
+    """A metric of a selection, for gains in the order of the data."""
+    sizes = np.diff(ptr)
+    relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
+    cut = int(min(metric.cut, sizes.max()))
+    discounts = np.zeros(cut + 2)
+    discounts[:cut] = metric.discounts(cut)
+    multipliers, needed = np.ones(len(sizes)), np.zeros(len(sizes))
+    if metric.factor == AGREEMENT:
+        relevant, multipliers = sizes, 1.0 / sizes
+    elif metric.factor == F_SCORE:
+        square = float(getattr(metric, "beta", 1.0)) ** 2
+        multipliers, needed = multipliers * (1.0 + square), square * relevant
+    return Selection(metric.factor, discounts, cut, gains, relevant, multipliers, needed)
 
 
 def _ideal(gains: Array, ptr: Integers, discounts: Array) -> Array:

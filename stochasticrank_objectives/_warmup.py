@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .baselines import LambdaMART
@@ -12,6 +14,8 @@ from .sglb import SGLB
 from .yeti import YetiLoss
 
 _LONG, _HUGE = 300, 50_000  # documents of a query for which there are kernels of their own
+
+_ESTIMATES: list[dict[str, Any]] = [{}, {"estimator": "reinforce"}, {"noise": "logistic"}]
 
 
 def warm_up() -> str | None:
@@ -31,12 +35,14 @@ def warm_up() -> str | None:
         (StochasticRank("ndcg@10 + mrr"), 3),
         (StochasticRank("ndcg@10 + mrr", estimator="reinforce"), 3),
         (StochasticRank("ndcg@10 + mrr", noise="logistic"), 3),
+        *((StochasticRank(metric, **each), 3) for metric in ("dcgrr", "kendall") for each in _ESTIMATES),
         (LambdaMART("ndcg@10"), 3),
         (YetiLoss("ndcg@10"), 3),
         (XENDCG(), 3),
     ]
     for loss, n in losses:
         loss.bind(np.arange(n) % 3, [n]).gradient(np.zeros(n))
-    evaluate("ndcg@10", np.zeros(3), [0, 1, 2], [3])
+    for metric in ("ndcg@10", "dcgrr", "kendall"):
+        evaluate(metric, np.zeros(3), [0, 1, 2], [3])
     folder: str | None = getattr(getattr(gradients.ccs, "stats", None), "cache_path", None)
     return folder

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from . import _threads
 from ._constants import BEST, MEAN, WORST, Array, Rule
 from ._data import Queries, check_scores, check_weights, lay_out
+from ._families import value_kernels
 from .metrics import Metric, parse_metric
 
 Ties = Literal["worst", "mean", "best"]
@@ -32,21 +33,21 @@ class Evaluation:
 
     def per_query(self, scores: ArrayLike) -> Array:
         """The metric of each query; NaN where a query without relevant documents is skipped."""
-        from ._kernels import values as kernels
-
         q = self.queries
+        kernels = value_kernels(q.metric.family)
         values = check_scores(scores, q.rows)
         ties, sizes = _TIES[self.ties], q.sizes
         scratch = _threads.Spare(functools.partial(kernels.make_value_scratch, int(sizes.max())))
         borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
         total = np.zeros(len(sizes))
-        for (weight, _), rule in zip(q.metric.parts(), q.rules, strict=True):
+        for (weight, part), rule in zip(q.metric.parts(), q.rules, strict=True):
             out = np.empty(len(sizes))
 
             def work(scratch: Any, begin: int, end: int, out: Array = out, rule: Rule = rule) -> None:
                 kernels.value_range(scratch, out, values, q.layout, rule, ties, np.arange(begin, end))
 
             _threads.run(work, borders, self.threads, scratch)
+            out += weight * part.constant
             out[rule.relevant == 0] = 0.0 if self.empty == "skip" else weight * self.empty
             total += out
         if self.empty == "skip":
@@ -140,9 +141,11 @@ def evaluate(
         How much each query counts in the mean; one per query, or one per row that is the same throughout a query.
     ties
         How documents with equal scores are ranked: ``"worst"`` (less relevant first, as the paper and CatBoost do),
-        ``"best"``, or ``"mean"``, the exact expectation over all their orders.
+        ``"best"``, or ``"mean"``, the exact expectation over all their orders. A metric of a selection, such as DCGRR, has
+        no ties: scores are compared with 0 alone, and a score of 0 is not above it.
     empty
-        What a query without relevant documents counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
+        What a query without relevant documents, or for `AUC`, `Spearman` and `Kendall` one without any two that could be in
+        the wrong order, counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
         which leaves it out of the mean and makes it NaN in `per_query`. In a sum of metrics the number stands for each
         term that finds nothing relevant; skipped are queries in which none of the terms does.
     threads

@@ -16,6 +16,7 @@ from ._constants import UNIFORM, Array
 from ._data import Queries, check_scores
 from ._streams import stream_key
 from .metrics import DCG, Metric
+from .ranks import Spearman
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,12 +107,26 @@ class BoundXENDCG(BoundQueries):
 
 
 @dataclasses.dataclass(frozen=True)
+class _Labels(Metric):
+    """No metric, but the way to the labels as they are, of any sign."""
+
+    signed = True
+
+
+@dataclasses.dataclass(frozen=True)
 class QueryRMSE(MetricLoss["BoundQueryRMSE"]):
     """CatBoost's QueryRMSE: squared errors of the scores, up to one shift per query.
 
     The loss of a query with scores z and labels r is ``1/2 sum_i w_i (z_i - r_i - m)^2`` with the m that makes it smallest,
     the weighted mean of z - r. The hessian is w: 1 per row without weights. There is no noise in it. It names no metric, so
-    an adapter that reports one must be told which. Labels in other units are another loss: the scores follow them.
+    an adapter that reports one must be told which. Labels in other units are another loss: the scores follow them. They may
+    be negative.
+
+    Parameters
+    ----------
+    ranks
+        Take the ranks of the labels in their query instead of the labels, equal ones their mean, divided by the size of the
+        query. So neither outliers nor the unit of the labels matter, and what is fitted is what Spearman's rho compares.
 
     Examples
     --------
@@ -122,11 +137,18 @@ class QueryRMSE(MetricLoss["BoundQueryRMSE"]):
 
     threads = None
 
+    _: dataclasses.KW_ONLY
+    ranks: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ranks, bool):
+            raise ValueError(f"ranks must be True or False, got {self.ranks!r}")
+
     def __str__(self) -> str:
         return printed(self, None)
 
     def _bound_metric(self) -> Metric:
-        return DCG(gain="linear")
+        return Spearman() if self.ranks else _Labels()
 
     def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundQueryRMSE:
         return BoundQueryRMSE(self, queries, weights, query_keys)
@@ -141,6 +163,8 @@ class BoundQueryRMSE(BoundQueries):
         super().__init__(loss, queries, weights, query_keys)
         self._labels = np.empty(queries.rows)
         self._labels[queries.layout.order + np.repeat(queries.ptr[:-1], queries.sizes)] = queries.rule.gains
+        if loss.ranks:
+            self._labels /= np.repeat(queries.sizes, queries.sizes)
         of_queries = np.repeat(self._query_weights, queries.sizes)
         self._weights = of_queries if self._row_weights is None else self._row_weights
 

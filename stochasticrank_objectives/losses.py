@@ -15,6 +15,7 @@ from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_seed, check_whole
 from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing, SumProblem
 from ._data import Queries, Reduce, alone, as_vector, check_finite, stacked
+from ._families import gradient_kernels
 from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
@@ -83,6 +84,7 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         ties (the paper's SR-R1-soft), mu > 0 towards the worst order (SR-R1). The paper tunes it in 0.01..10. What it
         multiplies is the label, or for binary metrics 0 or 1 (for sums see `Sum`), scaled so that the largest in the bound
         data is 4. So mu means the same whatever the range of the labels: on grades from 0 to 4 it is the shift per grade.
+        Metrics of a selection, such as `DCGRR`, have no worst order: for them it shifts nothing.
     nu
         Added to the norm of the scores where it divides in scale-free acceleration, above 0.
     sfa
@@ -194,7 +196,7 @@ class BoundStochasticRank(BoundQueries):
         jumping = np.minimum(self._rule.cut + 1, sizes)
         fast, huge = jumping > FAST_FROM, sizes >= _HUGE
         usual = self._usual_kernel()
-        if usual != "ccs" or self._rules is not None:
+        if usual != "ccs" or self._rules is not None or queries.metric.family != "ranked":
             fast[:] = huge[:] = False  # one kernel serves all
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
         self._parts = [self._part(usual, ~fast & ~huge, cost), self._part("fast_ccs", fast & ~huge, cost)]
@@ -213,6 +215,10 @@ class BoundStochasticRank(BoundQueries):
             return "reinforce"
         return "ccs" if self.loss.noise == "normal" else "logistic_ccs"
 
+    def _kernels(self) -> Any:
+        """The module of the kernels that serve the metric."""
+        return gradient_kernels(self.queries.metric.family, len(self.queries.rules))
+
     def _part(self, kernel: str, which: NDArray[np.bool_], cost: Array) -> _Part:
         queries = self._active[which]
         longest = int(self.queries.sizes[queries].max(initial=0))
@@ -220,6 +226,8 @@ class BoundStochasticRank(BoundQueries):
 
     def _scratch(self, n: int) -> Any:
         """What a thread works in, for queries of up to n documents."""
+        if self.queries.metric.family != "ranked":
+            return self._kernels().make_scratch(n)
         from ._kernels import gradients
 
         fast = self._usual_kernel() == "ccs" and min(self._rule.cut + 1, n) > FAST_FROM
@@ -242,9 +250,7 @@ class BoundStochasticRank(BoundQueries):
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
-        from ._kernels import gradients, sums
-
-        kernels = gradients if self._rules is None else sums
+        kernels = self._kernels()
         values = as_vector("scores", scores, self.rows)
         problem, threads = self._problem(iteration), self._thread_count()
         out = np.empty(self.rows)

@@ -1,8 +1,9 @@
 """Ranking metrics as small values: frozen, comparable, parsed from and printed as their names.
 
-What a metric *is* stands here; how it is computed stands in the kernels. Every metric is a sum over the positions
+What a metric *is* stands here; how it is computed stands in the kernels. Every metric here is a sum over the positions
 i = 0, 1, ... of the ranked list, ``M = sum_i w_i F_i g_i``, with a discount w of the position, a gain g of the document
-there, and a factor F made of the documents before it (see `Rule`).
+there, and a factor F made of the documents before it (see `Rule`). Metrics of whole rankings are in `ranks`, those of
+selections in `selecting`.
 """
 
 from __future__ import annotations
@@ -41,8 +42,14 @@ class Metric:
 
     __array_ufunc__: ClassVar[None] = None  # so that numpy's numbers leave the multiplication to us
     factor: ClassVar[int] = PLAIN
-    normaliser: ClassVar[Literal["none", "ideal", "relevant"]] = "none"
+    normaliser: ClassVar[Literal["none", "ideal", "relevant", "pairs", "ranks", "concordance"]] = "none"
     needs_k: ClassVar[bool] = False
+    family: ClassVar[Literal["ranked", "selected", "concordant"]] = "ranked"
+    """What decides: discounted positions, the sign of each score, or the order of pairs. Each has kernels of its own."""
+    signed: ClassVar[bool] = False
+    """Whether labels may be negative: where only their order counts."""
+    constant: ClassVar[float] = 0.0
+    """What is added to the sum over positions."""
 
     k: int | None = None
 
@@ -490,8 +497,16 @@ class Sum(Metric):
         if len(merged) == 1 and merged[0][0] == 1:
             raise ValueError(f"a sum of one metric with weight 1 is that metric: use {merged[0][1]!r}")
         object.__setattr__(self, "terms", merged)
+        for _, metric in merged:
+            if metric.family != "ranked":
+                raise ValueError(f"{metric} cannot be part of a sum, whose terms weigh positions of one ranked list")
         cuts = [metric.k for _, metric in merged]
         object.__setattr__(self, "k", None if None in cuts else max(cut or 0 for cut in cuts))
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        """Whether all terms allow negative labels."""
+        return all(metric.signed for _, metric in self.terms)
 
     def parts(self) -> Terms:
         return self.terms
@@ -553,6 +568,7 @@ _METRICS: dict[str, Callable[..., Metric]] = {
 }
 
 
+_WORDS = ("gain", "discount")  # options whose values are not numbers
 _PLUS = re.compile(r"(?<!=)(?<![0-9.][eE])\+")  # between terms, not a sign or part of a number such as 1e+3
 _MINUS = re.compile(r"[^\s=@*+eE]\s*-")  # likewise
 
@@ -608,13 +624,16 @@ def _parse_one(name: str) -> Metric:
             arguments["k"] = int(cut)
         except ValueError:
             raise ValueError(f"metric {name!r}: k must be a whole number of at least 1, got {cut!r}") from None
-    known = {field.name for field in dataclasses.fields(kind)} - {"k"}  # type: ignore[arg-type]
+    given = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    if at and "k" not in given:
+        raise ValueError(f"metric {name!r}: {stem} counts all documents; write it without a cut")
+    known = given - {"k"}
     for option in options:
         key, equals, text = (part.strip() for part in option.partition("="))
         if not equals or key not in known:
             allowed = ", ".join(sorted(known)) or "none"
             raise ValueError(f"metric {name!r}: unknown option {option!r}; options of {stem} are: {allowed}")
-        if key != "gain":
+        if key not in _WORDS:
             try:
                 arguments[key] = float(text) if not text.lstrip("+-").isdigit() else int(text)
             except ValueError:

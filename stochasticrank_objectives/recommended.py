@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
+from .listwise import QueryRMSE
+from .losses import StochasticRank
 from .metrics import DCG, Metric, parse_metric
+from .ranks import AUC, Kendall, Spearman
 from .yeti import YetiLoss
+
+Recommended: TypeAlias = YetiLoss | StochasticRank | QueryRMSE
 
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 
@@ -19,7 +24,7 @@ _RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | None = None) -> YetiLoss:
+def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | None = None) -> Recommended:
     """The loss that stands behind a metric's name in the adapters: `XGBoostObjective("ndcg@10")` trains with
     `recommended("ndcg@10", booster="xgboost")`. It is an ordinary loss: print it, or change it with `dataclasses.replace`.
 
@@ -29,6 +34,12 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     are bounded, which makes it robust to noisy labels. All this was chosen in a study of generated and real data (see "Which
     metric to train on" in the documentation). The boosters differ in how many rankings are drawn, and in the unit of the
     hessian, which XGBoost compares with its ``min_child_weight`` and ``lambda``.
+
+    Other metrics have other losses (see "Beyond ranked lists"). One of a selection, such as `DCGRR`, says by the sign of a
+    score what is shown, which no loss of pairs can learn: it is trained on itself, with steps whose size does not depend on
+    the metric. `AUC`, and a sum with a metric of a whole ranking in it, are trained on themselves too, by the loss above.
+    For `Spearman` and `Kendall`, squared errors of the labels' ranks in their query were as good as any loss of the metric
+    on labels with little signal, no worse on others, and the cheapest.
 
     Parameters
     ----------
@@ -45,10 +56,19 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     YetiLoss('dcg@40:gain=linear', neighbours=40, permutations=1, max_step=2.0)
     >>> print(recommended("mrr", booster="catboost", train_on="ndcg@10"))
     YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0)
+    >>> print(recommended("dcgrr@10", booster="lightgbm"))
+    StochasticRank('dcgrr@10', sfa=False, hessian_constant=0.0)
+    >>> print(recommended("spearman", booster="xgboost"))
+    QueryRMSE(ranks=True)
     """
     if booster not in BOOSTERS:
         raise ValueError(f"booster must be one of {', '.join(BOOSTERS)}, got {booster!r}")
-    reported = max(term.k or 0 for _, term in parse_metric(metric).parts())
-    recipe = _RECIPES[booster]
-    trained = DCG(max(2 * reported, recipe["neighbours"]), gain="linear") if train_on is None else parse_metric(train_on)
+    named = parse_metric(metric if train_on is None else train_on)
+    if train_on is None and isinstance(named, (Spearman, Kendall)):
+        return QueryRMSE(ranks=True)
+    if named.family != "ranked":
+        return StochasticRank(named, sfa=False, hessian_constant=0.0)
+    reported, recipe = max(term.k or 0 for _, term in named.parts()), _RECIPES[booster]
+    itself = train_on is not None or any(isinstance(term, (AUC, Spearman)) for _, term in named.parts())
+    trained = named if itself else DCG(max(2 * reported, recipe["neighbours"]), gain="linear")
     return YetiLoss(trained, max_step=2.0, **recipe)

@@ -118,9 +118,29 @@ def _hit(metric: Any, ranked: Sequence[float]) -> float:
     return 1.0 if _found(metric, ranked) else 0.0
 
 
+def _auc(metric: Any, ranked: Sequence[float]) -> float:
+    pairs = [
+        (p, q) for p, a in enumerate(ranked) for q, b in enumerate(ranked) if _relevant(metric, a) > _relevant(metric, b)
+    ]
+    return sum(p < q for p, q in pairs) / len(pairs) if pairs else 0.0
+
+
+def _spearman(metric: Any, ranked: Sequence[float]) -> float:
+    if len(set(ranked)) < 2:
+        return 0.0
+    ranks = [sum(b < a for b in ranked) + 0.5 * sum(b == a for b in ranked) for a in ranked]
+    return float(np.corrcoef(ranks, range(len(ranked), 0, -1))[0, 1])
+
+
+def _kendall(metric: Any, ranked: Sequence[float]) -> float:
+    pairs = list(itertools.combinations(ranked, 2))
+    different = sum(a != b for a, b in pairs)
+    return sum((a > b) - (a < b) for a, b in pairs) / math.sqrt(len(pairs) * different) if different else 0.0
+
+
 _VALUES: dict[str, Callable[[Any, Sequence[float]], float]] = {
     "NDCG": _ndcg, "DCG": _dcg, "ERR": _err, "PFound": _pfound, "MRR": _mrr, "MAP": _map, "RBP": _rbp,
-    "Precision": _precision, "Recall": _recall, "Hit": _hit,
+    "Precision": _precision, "Recall": _recall, "Hit": _hit, "AUC": _auc, "Spearman": _spearman, "Kendall": _kendall,
 }  # fmt: skip
 
 
@@ -174,8 +194,8 @@ def sorted_value(metric: str | Metric, scores: Sequence[float], labels: Sequence
 
 
 def highest(metric: str | Metric, labels: np.ndarray) -> float:
-    """The largest relevance in all the data."""
-    return float(relevance(metric, labels).max())
+    """The largest relevance in all the data, by size: labels may be negative for some metrics."""
+    return float(np.abs(relevance(metric, labels)).max())
 
 
 def place(

@@ -27,6 +27,12 @@ LOSSES: list[Any] = [
     sr.StochasticRank("ndcg@10 + mrr", estimator="reinforce"),
     *(sr.StochasticRank("ndcg@10 + mrr + map", noise=law, samples=2) for law in ("normal", "logistic")),
     sr.StochasticRank("ndcg + err", estimator="reinforce"),
+    *(
+        sr.StochasticRank(name, samples=2)
+        for name in ("auc", "spearman", "kendall", "dcgrr", "dcgrr@1", "fbeta", "accuracy")
+    ),
+    *(sr.StochasticRank(name, noise="logistic") for name in ("kendall", "dcgrr")),
+    *(sr.StochasticRank(name, estimator="reinforce") for name in ("kendall", "dcgrr@3")),
     sr.LambdaMART("ndcg@10", noise=0.5, norm=True),
     sr.LambdaMART("map"),
     sr.LambdaLoss("ndcg"),
@@ -67,13 +73,15 @@ def test_a_huge_query(name: str) -> None:
 
 
 @pytest.mark.parametrize("ties", ["worst", "mean", "best"])
-@pytest.mark.parametrize("name", ["ndcg", "err@10", "map@3"])
+@pytest.mark.parametrize("name", ["ndcg", "err@10", "map@3", "auc", "spearman", "kendall", "dcgrr@3", "fbeta", "accuracy"])
 def test_values(name: str, ties: Any) -> None:
     rng = np.random.default_rng(0)
     for n in SIZES:
         for decimals in (0, 1, 9):
             labels = naive.random_labels(name, n, rng)
-            assert 0 <= sr.evaluate(name, rng.normal(size=n).round(decimals), labels, [n], ties=ties) <= 1 + 1e-12
+            lowest, highest = {"spearman": (-1, 1), "kendall": (-1, 1), "dcgrr@3": (0, 4 + 4 / 2 + 4 / 3)}.get(name, (0, 1))
+            value = sr.evaluate(name, rng.normal(size=n).round(decimals), labels, [n], ties=ties)
+            assert lowest - 1e-12 <= value <= highest + 1e-12
 
 
 @numba.njit

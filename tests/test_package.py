@@ -173,7 +173,7 @@ rng = np.random.default_rng(0)
 groups = [1, 2, 5, 30, 260]
 labels, scores = rng.integers(0, 5, sum(groups)), rng.normal(size=sum(groups))
 found = []
-for name in ("ndcg@5", "err", "map@3", "ndcg"):
+for name in ("ndcg@5", "err", "map@3", "ndcg", "dcgrr@3", "fbeta", "spearman", "kendall"):
     for keywords in ({}, {"estimator": "reinforce"}, {"noise": "logistic", "sfa": False}):
         found.append(sr.StochasticRank(name, **keywords).bind(labels[:38], groups[:4]).gradient(scores[:38], 2))
     for ties in ("worst", "mean"):
@@ -270,7 +270,9 @@ def test_there_is_no_top_level_package_called_adapters() -> None:
     assert site is True
 
 
-@pytest.mark.parametrize("module", ["metrics", "evaluation", "losses", "sglb", "datasets"])
+@pytest.mark.parametrize(
+    "module", ["metrics", "ranks", "selecting", "evaluation", "losses", "recommended", "sglb", "datasets"]
+)
 def test_examples_in_docstrings_run(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"stochasticrank_objectives.{module}"))
     assert result.failed == 0

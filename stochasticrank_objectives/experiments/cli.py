@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
+import dataclasses
 import math
 import os
 import sys
@@ -468,11 +469,15 @@ def _objective(chosen: argparse.Namespace, booster: str, metric: Any) -> Any:
     """One of the booster's own, or the recommended loss with what the options change."""
     from stochasticrank_objectives.adapters._common import as_loss
 
-    fields = {name: getattr(chosen, name) for name in ("mu", "sigma", "seed") if getattr(chosen, name) is not None}
+    fields = {name: getattr(chosen, name) for name in ("mu", "sigma") if getattr(chosen, name) is not None}
     fields.update(chosen.fields)
     if chosen.objective and (chosen.train_on or set(fields) - {"seed"}):
         raise ValueError("--train-on, --mu, --sigma and --loss are for our own losses, and do not go with --objective")
-    return chosen.objective or as_loss(metric, fields, booster=booster, train_on=chosen.train_on)
+    if chosen.objective:
+        return chosen.objective
+    loss: Any = as_loss(metric, fields, booster=booster, train_on=chosen.train_on)
+    seeded = hasattr(loss, "seed") and "seed" not in fields  # squared errors, for Spearman, have no noise
+    return dataclasses.replace(loss, seed=chosen.seed) if seeded else loss
 
 
 def _check_more(chosen: argparse.Namespace, booster: str, objective: Any) -> None:

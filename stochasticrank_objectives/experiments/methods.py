@@ -99,7 +99,8 @@ def make_query_rmse(metric: Metric, params: Params, seed: int) -> Loss:
 
 def make_recommended(metric: Metric, params: Params, seed: int) -> Loss:
     """What a metric's name stands for on LightGBM. On XGBoost it has other units, but the regularisation is tuned."""
-    return dataclasses.replace(recommended(metric, booster="lightgbm"), seed=seed)
+    loss = recommended(metric, booster="lightgbm")
+    return loss if isinstance(loss, QueryRMSE) else dataclasses.replace(loss, seed=seed)  # squared errors have no noise
 
 
 _LANGEVIN = ("model_shrink_rate", "diffusion_temperature")

@@ -190,6 +190,18 @@ def test_train_changes_fields_of_the_recommended_loss(files: pathlib.Path, capsy
         assert f"xgboost, {dataclasses.replace(recommended, **changed)}, 1 trees, training mrr" in out
 
 
+@pytest.mark.parametrize("name", ["spearman", "dcgrr@3", "auc"])
+def test_train_beyond_ranked_lists(files: pathlib.Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """With a seed where there is noise, and predictions of which the sign means what it meant in training."""
+    assert cli.main(["train", "train.txt", "model.json", "--rounds", "3", "--metric", name, "--seed", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert ("seed=2" in printed) == (name != "spearman")
+    assert cli.main(["predict", "train.txt", "model.json", "--output", "scores.txt"]) == 0
+    made = data(1)
+    expected = sr.evaluate(name, cli.read_scores("scores.txt"), made.labels, made.groups)
+    assert float(printed.split()[-1]) == pytest.approx(expected, abs=1e-4)
+
+
 def test_predict_checks_the_features(files: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "train.txt", "model.json", "--rounds", "1"]) == 0
     capsys.readouterr()
