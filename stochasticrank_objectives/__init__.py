@@ -2,6 +2,7 @@
 
 from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
+from .functions import FunctionMetric, metric
 from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
 from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, PositionMetric, Precision, Recall, Sum, parse_metric
@@ -22,6 +23,7 @@ __all__ = [
     "SGLB",
     "XENDCG",
     "Evaluation",
+    "FunctionMetric",
     "Hit",
     "LambdaLoss",
     "LambdaMART",
@@ -39,6 +41,7 @@ __all__ = [
     "debias",
     "estimate_propensities",
     "evaluate",
+    "metric",
     "parse_metric",
     "recommended",
     "reinforce",

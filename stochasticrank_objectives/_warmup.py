@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._constants import Array
 from .baselines import LambdaMART
 from .evaluation import evaluate
+from .functions import FunctionMetric
 from .listwise import XENDCG
 from .losses import Loss, StochasticRank
 from .sglb import SGLB
 from .yeti import YetiLoss
 
 _LONG, _HUGE = 300, 50_000  # documents of a query for which there are kernels of their own
+
+
+def _first(relevance: Array) -> float:
+    """Stands for the functions of users."""
+    return float(relevance[0])
 
 
 def warm_up() -> str | None:
@@ -22,6 +29,7 @@ def warm_up() -> str | None:
     """
     from ._kernels import gradients
 
+    listed = FunctionMetric(3, function=_first, name="first")
     losses: list[tuple[Loss, int]] = [
         (SGLB(StochasticRank("ndcg@10")), 3),
         (StochasticRank("ndcg"), _LONG),
@@ -31,6 +39,8 @@ def warm_up() -> str | None:
         (StochasticRank("ndcg@10 + mrr"), 3),
         (StochasticRank("ndcg@10 + mrr", estimator="reinforce"), 3),
         (StochasticRank("ndcg@10 + mrr", noise="logistic"), 3),
+        (StochasticRank(listed), 3),
+        (StochasticRank(listed, noise="logistic"), 3),
         (LambdaMART("ndcg@10"), 3),
         (YetiLoss("ndcg@10"), 3),
         (XENDCG(), 3),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import operator
 import re
@@ -43,6 +44,7 @@ class Metric:
     factor: ClassVar[int] = PLAIN
     normaliser: ClassVar[Literal["none", "ideal", "relevant"]] = "none"
     needs_k: ClassVar[bool] = False
+    listed: ClassVar[bool] = False  # whether it is a function of the ranked list, see `FunctionMetric`
 
     k: int | None = None
 
@@ -85,6 +87,10 @@ class Metric:
     def parts(self) -> Terms:
         """Weights and metrics of which it is the sum: itself once, unless it is a `Sum`."""
         return ((1.0, self),)
+
+    def components(self) -> tuple[tuple[float, str | None, Metric], ...]:
+        """What it is computed from: weights, each with a column of the labels, None for the first, and a metric of it."""
+        return ((1.0, None, self),)
 
     def __add__(self, other: Metric) -> Metric:
         return _added([(1.0, self), (1.0, other)]) if isinstance(other, Metric) else NotImplemented
@@ -553,6 +559,9 @@ _METRICS: dict[str, Callable[..., Metric]] = {
 }
 
 
+_REGISTERED: dict[str, Metric] = {}
+"""Metrics that users have defined, by their names in small letters."""
+
 _PLUS = re.compile(r"(?<!=)(?<![0-9.][eE])\+")  # between terms, not a sign or part of a number such as 1e+3
 _MINUS = re.compile(r"[^\s=@*+eE]\s*-")  # likewise
 
@@ -597,18 +606,20 @@ def _parse_term(term: str, whole: str) -> tuple[float, Metric]:
 def _parse_one(name: str) -> Metric:
     head, *options = name.strip().split(":")
     stem, at, cut = head.partition("@")
-    kind = _METRICS.get(stem.strip().lower())
+    own = _REGISTERED.get(stem.strip().lower())
+    kind = _METRICS.get(stem.strip().lower()) if own is None else functools.partial(dataclasses.replace, own)
     if kind is None:
-        near = difflib.get_close_matches(stem.strip().lower(), _METRICS, n=1, cutoff=0.4)
+        known_names = [*_METRICS, *_REGISTERED]
+        near = difflib.get_close_matches(stem.strip().lower(), known_names, n=1, cutoff=0.4)
         hint = f'did you mean "{near[0]}{at}{cut}"? ' if near else ""
-        raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(_METRICS)}")
+        raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(known_names)}")
     arguments: dict[str, Any] = {}
     if at:
         try:
             arguments["k"] = int(cut)
         except ValueError:
             raise ValueError(f"metric {name!r}: k must be a whole number of at least 1, got {cut!r}") from None
-    known = {field.name for field in dataclasses.fields(kind)} - {"k"}  # type: ignore[arg-type]
+    known = {field.name for field in dataclasses.fields(kind)} - {"k"} if own is None else set()  # type: ignore[arg-type]
     for option in options:
         key, equals, text = (part.strip() for part in option.partition("="))
         if not equals or key not in known:

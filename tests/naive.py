@@ -118,9 +118,13 @@ def _hit(metric: Any, ranked: Sequence[float]) -> float:
     return 1.0 if _found(metric, ranked) else 0.0
 
 
+def _function(metric: Any, ranked: Sequence[float]) -> float:
+    return float(metric.function(np.array(ranked[: metric.k])))
+
+
 _VALUES: dict[str, Callable[[Any, Sequence[float]], float]] = {
     "NDCG": _ndcg, "DCG": _dcg, "ERR": _err, "PFound": _pfound, "MRR": _mrr, "MAP": _map, "RBP": _rbp,
-    "Precision": _precision, "Recall": _recall, "Hit": _hit,
+    "Precision": _precision, "Recall": _recall, "Hit": _hit, "FunctionMetric": _function,
 }  # fmt: skip
 
 
