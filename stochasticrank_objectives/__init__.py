@@ -1,5 +1,6 @@
 """Gradient-boosted rankers trained on the metric that is reported: StochasticRank for XGBoost, LightGBM and CatBoost."""
 
+from . import testing as testing
 from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
 from .evaluation import Evaluation, bind_evaluation, evaluate
 from .functions import FunctionMetric, metric
