@@ -6,7 +6,23 @@ from .evaluation import Evaluation, bind_evaluation, evaluate
 from .functions import FunctionMetric, metric
 from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
-from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, PositionMetric, Precision, Recall, Sum, parse_metric
+from .metrics import (
+    DCG,
+    ERR,
+    MAP,
+    MRR,
+    NDCG,
+    RBP,
+    Hit,
+    Labelled,
+    Metric,
+    PFound,
+    PositionMetric,
+    Precision,
+    Recall,
+    Sum,
+    parse_metric,
+)
 from .propensity import debias, estimate_propensities
 from .recommended import recommended
 from .sglb import SGLB
@@ -26,6 +42,7 @@ __all__ = [
     "Evaluation",
     "FunctionMetric",
     "Hit",
+    "Labelled",
     "LambdaLoss",
     "LambdaMART",
     "Metric",

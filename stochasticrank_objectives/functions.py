@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pickle
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar, overload
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._constants import Array
-from .metrics import _METRICS, _REGISTERED, Metric
+from .metrics import _METRICS, _REGISTERED, _WORD, Metric
 
 Function = Callable[[Array], Any]
 
@@ -52,7 +51,7 @@ class FunctionMetric(Metric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.name, str) or not re.fullmatch(r"[^\W\d]\w*", self.name):
+        if not isinstance(self.name, str) or not _WORD.fullmatch(self.name):
             raise ValueError(f"name must be one word of letters, digits and _ that begins with a letter, got {self.name!r}")
         if self.name.lower() in _METRICS:
             raise ValueError(f"name: {self.name!r} is the name of a built-in metric; choose another")

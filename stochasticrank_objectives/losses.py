@@ -14,7 +14,7 @@ from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_seed, check_whole
 from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing, SumProblem
-from ._data import Queries, Reduce, alone, as_vector, check_finite, stacked
+from ._data import Labels, Queries, Reduce, alone, as_vector, check_finite, stacked
 from ._listed import ListedGradient
 from ._streams import stream_key
 from .metrics import Metric, parse_metric
@@ -54,7 +54,7 @@ class Loss(Protocol):
 
     def bind(
         self,
-        labels: ArrayLike,
+        labels: Labels,
         groups: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         *,

@@ -299,7 +299,7 @@ def test_copied_compared_and_pickled() -> None:
         return float(relevance[0])
 
     for function in (local, lambda relevance: float(relevance[0])):
-        with pytest.raises(pickle.PicklingError, match="of_here cannot be pickled: its function .* with def at the top"):
+        with pytest.raises(pickle.PicklingError, match=r"of_here cannot be pickled: its function .* with def at the top"):
             pickle.dumps(sr.FunctionMetric(function=function, name="of_here"))
 
 
