@@ -2,6 +2,7 @@
 
 from . import testing as testing
 from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
+from .diversity import ERRIA, AlphaNDCG
 from .evaluation import Evaluation, bind_evaluation, evaluate
 from .functions import FunctionMetric, metric
 from .listwise import XENDCG, QueryRMSE
@@ -33,12 +34,14 @@ __version__ = "0.1.0"
 __all__ = [
     "DCG",
     "ERR",
+    "ERRIA",
     "MAP",
     "MRR",
     "NDCG",
     "RBP",
     "SGLB",
     "XENDCG",
+    "AlphaNDCG",
     "Evaluation",
     "FunctionMetric",
     "Hit",

@@ -281,7 +281,10 @@ def lay_out(
         _listed(each, weight, gain[rows], ptr) if each.listed else _rule(each, weight, gain[rows], ptr, in_order)
         for (weight, _, each), gain in zip(terms, gains, strict=True)
     )
-    laid_out = tuple(tuple(next(made) for _ in components) for _, _, components in parts)
+    laid_out = tuple(
+        _divided([next(made) for _ in components], part.ideals([columns[column] for _, column, _ in components], ptr))
+        for _, part, components in parts
+    )
     return Queries(metric, layout, laid_out, in_order, reduce)
 
 
@@ -303,6 +306,15 @@ def _blended(terms: list[tuple[float, str | None, Metric]], columns: dict[str | 
         largest = float(reduce(np.array([relevance.max()]), "max")[0])
         total += weight * (relevance / max(largest, 1e-300))
     return total
+
+
+def _divided(terms: list[Rule | Listed], ideals: Array | None) -> tuple[Rule | Listed, ...]:
+    """The terms of one part, divided by what they have in common; a query in which that is 0 has no value."""
+    if ideals is None:
+        return tuple(terms)
+    inverse = np.where(ideals > 0, 1.0 / np.where(ideals > 0, ideals, 1.0), 0.0)
+    rules = (term for term in terms if isinstance(term, Rule))
+    return tuple(rule._replace(multipliers=rule.multipliers * inverse) for rule in rules)
 
 
 def _listed(metric: Any, weight: float, labels: Array, ptr: Integers) -> Listed:

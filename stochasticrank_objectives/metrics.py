@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import check_number
-from ._constants import AVERAGE, CASCADE, PLAIN, Array
+from ._constants import AVERAGE, CASCADE, PLAIN, Array, Integers
 
 
 def _checked_cut(k: Any) -> int:
@@ -91,6 +91,10 @@ class Metric:
     def components(self) -> tuple[tuple[float, str | None, Metric], ...]:
         """What it is computed from: weights, each with a column of the labels, None for the first, and a metric of it."""
         return ((1.0, None, self),)
+
+    def ideals(self, columns: Sequence[Array], ptr: Integers) -> Array | None:
+        """What the sum of its components is divided by in each query, from the labels of each; None if by nothing."""
+        return None
 
     def __add__(self, other: Metric) -> Metric:
         return _added([(1.0, self), (1.0, other)]) if isinstance(other, Metric) else NotImplemented
@@ -562,9 +566,7 @@ class Labelled(Metric):
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not _WORD.fullmatch(self.column):
-            raise ValueError(
-                f"column must be one word of letters, digits and _, got {self.column!r}"
-            )
+            raise ValueError(f"column must be one word of letters, digits and _, got {self.column!r}")
         metric = parse_metric(self.metric)
         if isinstance(metric, Sum) or [column for _, column, _ in metric.components()] != [None]:
             raise ValueError(f"a column goes with a metric of one column, got {str(metric)!r}; name it at each of its terms")
@@ -698,7 +700,9 @@ def _parse_one(name: str) -> Metric:
         if not equals or key not in known:
             allowed = ", ".join(sorted(known)) or "none"
             raise ValueError(f"metric {name!r}: unknown option {option!r}; options of {stem} are: {allowed}")
-        if key != "gain":
+        if key == "topics":
+            arguments[key] = tuple(topic.strip() for topic in text.split("|"))
+        elif key != "gain":
             try:
                 arguments[key] = float(text) if not text.lstrip("+-").isdigit() else int(text)
             except ValueError:

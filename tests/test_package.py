@@ -270,7 +270,10 @@ def test_there_is_no_top_level_package_called_adapters() -> None:
     assert site is True
 
 
-@pytest.mark.parametrize("module", ["metrics", "functions", "testing", "evaluation", "losses", "sglb", "datasets"])
+DOCUMENTED = ["metrics", "functions", "diversity", "testing", "evaluation", "losses", "sglb", "datasets"]
+
+
+@pytest.mark.parametrize("module", DOCUMENTED)
 def test_examples_in_docstrings_run(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"stochasticrank_objectives.{module}"))
     assert result.failed == 0
