@@ -73,7 +73,7 @@ class FunctionMetric(Metric):
         return self
 
     def __reduce__(self) -> Any:
-        module, path = self.function.__module__, self.function.__qualname__
+        module, path = _place(self.function)
         if "<" in path or _found(module, path) not in (self.function, _REGISTERED.get(self.name.lower())):
             raise pickle.PicklingError(
                 f"{self} cannot be pickled: its function {path} is not found by that name in the module {module}; define it "

@@ -173,7 +173,8 @@ rng = np.random.default_rng(0)
 groups = [1, 2, 5, 30, 260]
 labels, scores = rng.integers(0, 5, sum(groups)), rng.normal(size=sum(groups))
 found = []
-for name in ("ndcg@5", "err", "map@3", "ndcg"):
+own = sr.FunctionMetric(5, function=lambda relevance: relevance[0] + relevance[-1], name="own")
+for name in ("ndcg@5", "err", "map@3", "ndcg", own):
     for keywords in ({}, {"estimator": "reinforce"}, {"noise": "logistic", "sfa": False}):
         found.append(sr.StochasticRank(name, **keywords).bind(labels[:38], groups[:4]).gradient(scores[:38], 2))
     for ties in ("worst", "mean"):
