@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank
     from .catboost_ranker import CatBoostRanker
+    from .columns import label_columns
     from .dask import DaskLightGBMRanker, DaskXGBoostRanker
     from .lightgbm import LightGBMMetric, LightGBMObjective
     from .lightgbm_ranker import LightGBMRanker
@@ -29,6 +30,7 @@ __all__ = [
     "XGBoostObjective",
     "XGBoostRanker",
     "cross_validate",
+    "label_columns",
 ]
 
 
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     from stochasticrank_objectives.recommended import BOOSTERS
 
-    module = "dask" if name.startswith("Dask") else "validation"
+    module = "dask" if name.startswith("Dask") else "columns" if name == "label_columns" else "validation"
     for booster in BOOSTERS:
         if name.lower().startswith(booster):
             module = f"{booster}_ranker" if name.endswith("Ranker") else booster

@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stochasticrank_objectives._constants import Array
-from stochasticrank_objectives._data import Reduce
+from stochasticrank_objectives._data import Labels, Reduce
 from stochasticrank_objectives.evaluation import Evaluation
 from stochasticrank_objectives.losses import BoundLoss, Loss
 
 from ._common import Bindings
+from .columns import blank_labels
 
 Result = TypeVar("Result")
 
@@ -88,7 +89,7 @@ class _ElsewhereError(RuntimeError):
 
 def bind_part(
     loss: Loss,
-    labels: ArrayLike,
+    labels: Labels,
     groups: NDArray[np.int64],
     weights: ArrayLike | None,
     keys: NDArray[np.uint64] | None,
@@ -99,7 +100,7 @@ def bind_part(
     if collective is None:
         return loss.bind(labels, groups, weights, **shared)
     if not len(groups):  # a query that nothing can be learnt from, so that this process takes part in the reductions
-        labels, groups, weights, keys = [0.0], np.array([1]), [1e-300], None
+        labels, groups, weights, keys = blank_labels(labels), np.array([1]), [1e-300], None
     shared = {"query_keys": collective.keys(len(groups)) if keys is None else keys}
     if collective.size > 1:
         shared["reduce"] = _checked(collective.reduce)

@@ -13,11 +13,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
+from stochasticrank_objectives._data import Labels
 from stochasticrank_objectives._threads import check, default_threads
 from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties, bind_evaluation
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric, parse_metric
 from stochasticrank_objectives.recommended import recommended
+
+from .columns import blank_row
 
 Bound = TypeVar("Bound")
 
@@ -121,7 +124,7 @@ class ReportedMetric:
         self.empty: Empty = empty
         self.name = self._default_name() if name is None else name
         self.threads = threads
-        self._bind([0.0], [1])  # to complain now, not in training
+        self._bind(blank_row(self.metric), [1])  # to complain now, not in training
 
     def _default_name(self) -> str:
         """A sum has spaces around its +, at which boosters may split their reports."""
@@ -142,7 +145,7 @@ class ReportedMetric:
 
     def _bind(
         self,
-        labels: ArrayLike,
+        labels: Labels,
         groups: ArrayLike | None = None,
         *,
         qid: ArrayLike | None = None,

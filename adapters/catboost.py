@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stochasticrank_objectives._constants import Array
+from stochasticrank_objectives._data import Labels
 from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
@@ -27,6 +28,7 @@ from ._common import (
     require,
     threads_beside,
 )
+from .columns import columns_of, with_columns
 
 catboost = require("catboost")
 
@@ -56,7 +58,19 @@ class _Known:
     def __init__(self, pool: Any) -> None:
         self.labels = _labels(pool)
         self.ids = _query_ids(pool)
+        self.columns = columns_of(pool)
         self._bound: tuple[Floats | None, int | None, Evaluation] | None = None
+
+    @property
+    def given(self) -> Labels:
+        """Its labels, with the columns that it was given."""
+        return with_columns(self.labels, self.columns)
+
+    def same_queries(self, other: _Known) -> bool:
+        """Whether a pool with the same labels has the same queries, and the same columns of labels."""
+        mine, others = self.columns or {}, other.columns or {}
+        same = mine.keys() == others.keys() and all(np.array_equal(mine[name], others[name]) for name in mine)
+        return same and np.array_equal(self.ids, other.ids)
 
     def evaluation(self, metric: CatBoostMetric, weights: Floats | None) -> Evaluation:
         """The metric of this pool, bound when it is first asked for: weights of groups are not known before."""
@@ -67,7 +81,7 @@ class _Known:
         starts = np.flatnonzero(np.append(True, self.ids[1:] != self.ids[:-1]))
         whole = weights is not None and bool((np.diff(weights)[np.diff(self.ids) == 0] == 0).all())
         bound = metric._bind(
-            self.labels, qid=self.ids, weights=weights[starts] if weights is not None and whole else None,
+            self.given, qid=self.ids, weights=weights[starts] if weights is not None and whole else None,
             threads=metric._beside,
         )  # fmt: skip
         self._bound = None if weights is None else weights.copy(), metric._beside, bound
@@ -164,17 +178,17 @@ class CatBoostMetric(ReportedMetric):
                 "was given; it must know the Pool of fit and all of eval_set. If it does, CatBoost has permuted rows: "
                 f"{WHAT_WORKS}"
             )
-        if any(not np.array_equal(found[0].ids, other.ids) for other in found[1:]):
+        if not all(found[0].same_queries(other) for other in found[1:]):
             raise ValueError(
-                f"two pools have the same {len(target)} labels but different queries, and CatBoost does not say which one "
-                "it evaluates; leave one of them out of eval_set"
+                f"two pools have the same {len(target)} labels but different queries or label columns, and CatBoost does "
+                "not say which one it evaluates; leave one of them out of eval_set"
             )
         return found[0]
 
 
 def _learn(loss: Loss, pool: Any, known: _Known, init_model: Any) -> Learn:
     weights = np.asarray(pool.get_weight(), np.float32)
-    bound = loss.bind(known.labels, weights=None if (weights == 1).all() else weights, qid=known.ids)
+    bound = loss.bind(known.given, weights=None if (weights == 1).all() else weights, qid=known.ids)
     baseline = np.asarray(pool.get_baseline(), np.float64)
     scores = baseline[:, 0] if baseline.size else np.zeros(len(known.labels))
     if init_model is None:

@@ -23,6 +23,7 @@ from ._common import (
     threads_beside,
 )
 from ._idle import release_of_idle_threads
+from .columns import columns_of, with_columns
 
 lightgbm = require("lightgbm")
 _release_idle_threads = release_of_idle_threads(getattr(lightgbm.basic, "_LIB", None))
@@ -30,6 +31,7 @@ _release_idle_threads = release_of_idle_threads(getattr(lightgbm.basic, "_LIB", 
 __all__ = ["LightGBMMetric", "LightGBMObjective"]
 
 Floats = NDArray[np.float32]
+Data = tuple[NDArray[Any], Any, Any, Any]  # labels, weights, groups, and columns of labels
 
 
 class LightGBMObjective(Objective):
@@ -93,7 +95,7 @@ class LightGBMObjective(Objective):
         with no_one_left_waiting(booster):
             return self._derivatives(booster, *_arguments(y_true, y_pred, weight, group))
 
-    def _derivatives(self, booster: Any, scores: ArrayLike, data: tuple[NDArray[Any], Any, Any]) -> tuple[Floats, Floats]:
+    def _derivatives(self, booster: Any, scores: ArrayLike, data: Data) -> tuple[Floats, Floats]:
         if hasattr(self.loss, "learning_rate"):  # at every iteration: a callback may change it
             _check_sglb(self.loss, booster.params)
         bound, hessian = self._bindings.get((*data, booster), lambda: self._bind(booster, *data))
@@ -102,10 +104,11 @@ class LightGBMObjective(Objective):
         gradient, second = bound.derivatives(scores, iteration)
         return gradient.astype(np.float32), hessian if second is None else second.astype(np.float32)
 
-    def _bind(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any) -> tuple[BoundLoss, Floats]:
+    def _bind(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any, columns: Any) -> tuple[BoundLoss, Floats]:
         _check_training(booster)
         sizes = np.asarray(groups, np.int64)
-        bound = bind_part(self.loss, labels, sizes, weights, None, lightgbm_collective(booster, _parameter))
+        given, collective = with_columns(labels, columns), lightgbm_collective(booster, _parameter)
+        bound = bind_part(self.loss, given, sizes, weights, None, collective)
         limit_threads(bound, _threads(booster))
         return bound, np.ones(len(labels), np.float32) if weights is None else np.array(weights, np.float32)
 
@@ -157,14 +160,14 @@ class LightGBMMetric(ReportedMetric):
             _release_idle_threads()
             return self.name, mean_of_all(bound, scores, lightgbm_collective(booster, _parameter)), True
 
-    def _bind_dataset(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any) -> Evaluation:
+    def _bind_dataset(self, booster: Any, labels: NDArray[Any], weights: Any, groups: Any, columns: Any) -> Evaluation:
         if self.name in getattr(booster, "_Booster__name_inner_eval", ()):
             raise ValueError(
                 f"LightGBM evaluates its own {self.name!r} too, and its records would mix both; name this one, for example "
                 f"LightGBMMetric({str(self.metric)!r}, name='our-{self.name}'), or turn LightGBM's off with metric=\"None\""
             )
         of_query = None if weights is None else _means(weights, groups)
-        return self._bind(labels, groups, weights=of_query, threads=_threads(booster))
+        return self._bind(with_columns(labels, columns), groups, weights=of_query, threads=_threads(booster))
 
 
 class _Progress:
@@ -194,22 +197,23 @@ def _calling_booster() -> Any:
     )
 
 
-def _arguments(y_true: Any, y_pred: Any, weight: Any, group: Any) -> tuple[ArrayLike, tuple[NDArray[Any], Any, Any]]:
-    """Scores; then labels, weights and groups: from either form of call.
+def _arguments(y_true: Any, y_pred: Any, weight: Any, group: Any) -> tuple[ArrayLike, Data]:
+    """Scores; then labels, weights, groups and further columns of labels: from either form of call.
 
     A Dataset keeps and hands out the same three arrays until they are set anew, and LGBMRanker hands out only these: they
     stand for the data as they are now.
     """
-    scores = y_pred
+    scores, columns = y_pred, None
     if isinstance(y_pred, lightgbm.Dataset):
         scores, data = y_true, y_pred
         y_true, weight, group = data.get_label(), data.get_weight(), data.get_group()
+        columns = columns_of(data)
     if group is None:
         raise ValueError(
             "the data have no group: give the size of each query, as in lightgbm.Dataset(X, y, group=[...]) or "
             "LGBMRanker().fit(X, y, group=[...], eval_group=[...])"
         )
-    return scores, (np.asarray(y_true), weight, group)
+    return scores, (np.asarray(y_true), weight, group, columns)
 
 
 def _means(weights: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:

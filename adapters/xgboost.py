@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stochasticrank_objectives._data import Labels
 from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties
 from stochasticrank_objectives.losses import BoundLoss, Loss
 from stochasticrank_objectives.metrics import Metric
@@ -24,6 +25,7 @@ from ._common import (
     threads_beside,
 )
 from ._idle import release_of_idle_threads
+from .columns import columns_of, with_columns
 
 xgb = require("xgboost")
 _release_idle_threads = release_of_idle_threads(getattr(xgb.core, "_LIB", None))
@@ -42,6 +44,10 @@ def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float3
     if not len(weights) and len(of_rows := data.get_float_info("label_upper_bound")):  # see `_collective`
         weights = of_rows[borders[:-1]]
     return groups, weights if len(weights) else None
+
+
+def _labels(data: Any) -> Labels:
+    return with_columns(data.get_label(), columns_of(data))
 
 
 def _keys(data: Any, groups: NDArray[np.int64]) -> NDArray[np.uint64] | None:
@@ -137,7 +143,7 @@ class XGBoostObjective(Objective):
         groups, weights = _groups_and_weights(data)
         if booster is not None:
             _turn_off_default_metric(booster)
-        bound = bind_part(self.loss, data.get_label(), groups, weights, _keys(data, groups), _collective())
+        bound = bind_part(self.loss, _labels(data), groups, weights, _keys(data, groups), _collective())
         limit_threads(bound, _threads(booster))
         return bound, np.ones(data.num_row(), np.float32) if weights is None else np.repeat(weights, groups)
 
@@ -233,7 +239,7 @@ class XGBoostMetric(ReportedMetric):
         groups, weights = _groups_and_weights(data)
         if not len(groups):
             return None
-        return self._bind(data.get_label(), groups, weights=weights, threads=_threads(booster))
+        return self._bind(_labels(data), groups, weights=weights, threads=_threads(booster))
 
     def _check_name(self, booster: Any) -> None:
         if self.name in (metric["name"] for metric in _configuration(booster)["metrics"]):

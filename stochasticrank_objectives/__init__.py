@@ -1,10 +1,29 @@
 """Gradient-boosted rankers trained on the metric that is reported: StochasticRank for XGBoost, LightGBM and CatBoost."""
 
+from . import testing as testing
 from .baselines import LambdaLoss, LambdaMART, reinforce, soft_rank
+from .diversity import ERRIA, AlphaNDCG
 from .evaluation import Evaluation, bind_evaluation, evaluate
+from .functions import FunctionMetric, metric
 from .listwise import XENDCG, QueryRMSE
 from .losses import StochasticRank
-from .metrics import DCG, ERR, MAP, MRR, NDCG, RBP, Hit, Metric, PFound, PositionMetric, Precision, Recall, Sum, parse_metric
+from .metrics import (
+    DCG,
+    ERR,
+    MAP,
+    MRR,
+    NDCG,
+    RBP,
+    Hit,
+    Labelled,
+    Metric,
+    PFound,
+    PositionMetric,
+    Precision,
+    Recall,
+    Sum,
+    parse_metric,
+)
 from .propensity import debias, estimate_propensities
 from .ranks import AUC, Kendall, Spearman
 from .recommended import recommended
@@ -19,6 +38,7 @@ __all__ = [
     "DCG",
     "DCGRR",
     "ERR",
+    "ERRIA",
     "MAP",
     "MRR",
     "NDCG",
@@ -26,10 +46,13 @@ __all__ = [
     "SGLB",
     "XENDCG",
     "Accuracy",
+    "AlphaNDCG",
     "Evaluation",
     "FBeta",
+    "FunctionMetric",
     "Hit",
     "Kendall",
+    "Labelled",
     "LambdaLoss",
     "LambdaMART",
     "Metric",
@@ -47,6 +70,7 @@ __all__ = [
     "debias",
     "estimate_propensities",
     "evaluate",
+    "metric",
     "parse_metric",
     "recommended",
     "reinforce",

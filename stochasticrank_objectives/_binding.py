@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
 from ._constants import Array, Integers
-from ._data import Queries, Reduce, alone, check_weights, lay_out
+from ._data import Labels, Queries, Reduce, alone, check_weights, lay_out
 from .metrics import Metric
 
 Bound = TypeVar("Bound", bound="BoundQueries")
@@ -76,7 +76,7 @@ class MetricLoss(Generic[Bound]):
 
     def bind(
         self,
-        labels: ArrayLike,
+        labels: Labels,
         groups: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         *,
@@ -89,7 +89,8 @@ class MetricLoss(Generic[Bound]):
         Parameters
         ----------
         labels
-            Relevance of each row, 0 for none; the rows of a query stand together.
+            Relevance of each row, 0 for none; the rows of a query stand together. Labels may have named columns: a mapping
+            or a DataFrame, of which terms that name no column take the first; see `Labelled`.
         groups, qid
             The size of each query, or the query id of each row: one of the two.
         weights
@@ -110,15 +111,6 @@ class MetricLoss(Generic[Bound]):
         return self.metric
 
 
-def check_ranked(loss: Any) -> None:
-    """What a swap changes is known of metrics that weigh positions of a ranked list, or a ValueError."""
-    if loss.metric.family != "ranked":
-        name = type(loss).__name__
-        raise ValueError(
-            f"{name} takes metrics that weigh positions of a ranked list, and {loss.metric} does not; use StochasticRank"
-        )
-
-
 def printed(loss: Any, first: str | None) -> str:
     """A loss as it is written: its first parameter, if any is without a name, then those that are not at their default."""
     value = getattr(loss, first) if first else None
@@ -129,6 +121,18 @@ def printed(loss: Any, first: str | None) -> str:
         if field.name != first and getattr(loss, field.name) != field.default
     ]
     return f"{type(loss).__name__}({', '.join([*shown, *changed])})"
+
+
+def check_pairwise(loss: str, metric: Metric) -> None:
+    """Refuse a metric of which it is not known what a swap of two documents changes, or whether for the better."""
+    components = [component for _, part in metric.parts() for component in part.components()]
+    instead = f"use StochasticRank({str(metric)!r}), or name another metric to train on"
+    if metric.family != "ranked":
+        raise ValueError(f"{loss} takes metrics that weigh positions of a ranked list, and {metric} does not; {instead}")
+    if unknown := [each for _, _, each in components if each.listed]:
+        raise ValueError(f"{loss} cannot train on {unknown[0]}, a function of the whole list; {instead}")
+    if len({column for _, column, _ in components}) > 1:
+        raise ValueError(f"{loss} needs one column of labels, and {metric} has several, which may disagree; {instead}")
 
 
 def check_query_keys(query_keys: ArrayLike | None, queries: int) -> NDArray[np.uint64]:

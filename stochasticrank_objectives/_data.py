@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._centred import CENTRED
 from ._constants import AGREEMENT, F_SCORE, Array, Integers, Layout, Rule, Rules, Selection
+from ._listed import Listed
 from .metrics import Metric
 
+Labels = ArrayLike | Mapping[str, ArrayLike]  # of each row, or columns of them by name; a DataFrame is such a mapping
 Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
 
 _HIGHEST = 4.0  # what the largest relevance is scaled to, so that mu does not depend on the range of the labels
@@ -51,18 +53,42 @@ def first(wrong: NDArray[np.bool_]) -> int:
     return int(np.argmax(wrong))
 
 
-def check_labels(labels: ArrayLike, *, signed: bool = False) -> Array:
+def check_labels(labels: ArrayLike, name: str = "labels", rows: int | None = None, *, signed: bool = False) -> Array:
     """Labels as float64: finite and, unless `signed`, not negative."""
-    array = as_vector("labels", labels)
+    array = as_vector(name, labels, rows)
     if not len(array):
-        raise ValueError("labels is empty; there must be at least one row")
+        raise ValueError(f"{name} is empty; there must be at least one row")
     if (wrong := ~np.isfinite(array)).any():
         at = first(wrong)
-        raise ValueError(f"labels[{at}] = {array[at]} is not finite; drop or impute rows without a label")
+        raise ValueError(f"{name}[{at}] = {array[at]} is not finite; drop or impute rows without a label")
     if not signed and (wrong := array < 0).any():
         at = first(wrong)
-        raise ValueError(f"labels[{at}] = {array[at]:g} is negative; shift the grades so that the lowest is 0")
+        raise ValueError(f"{name}[{at}] = {array[at]:g} is negative; shift the grades so that the lowest is 0")
     return array
+
+
+def check_columns(labels: Any, wanted: list[str | None], *, signed: bool = False) -> dict[str | None, Array]:
+    """The columns of labels that a metric wants, each checked; None is the first column, or labels without columns."""
+    named = [column for column in wanted if column is not None]
+    frame = len(getattr(labels, "columns", ())) > bool(not named)  # that of a single column is taken for a mistake
+    if not frame and not (isinstance(labels, Mapping) and all(isinstance(name, str) for name in labels)):
+        if named:
+            raise ValueError(
+                f"the metric needs a label column {named[0]!r}, but the labels have no columns; give them as a mapping, "
+                f'such as {{"relevance": ..., {named[0]!r}: ...}}, or to an adapter with label_columns(data, ...)'
+            )
+        return {None: check_labels(labels, signed=signed)}
+    names = list(labels.columns if frame else labels)
+    if not names:
+        raise ValueError("labels has no columns; there must be at least one")
+    checked: dict[str | None, Array] = {}
+    for column in wanted:
+        if column is not None and column not in names:
+            raise ValueError(f"the metric needs a label column {column!r}; there are {', '.join(map(repr, names))}")
+        rows = len(next(iter(checked.values()))) if checked else None
+        name = names[0] if column is None else column
+        checked[column] = check_labels(labels[name], f'labels["{name}"]', rows, signed=signed)
+    return checked
 
 
 def check_scores(scores: ArrayLike, rows: int) -> Array:
@@ -150,19 +176,34 @@ def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Queries:
-    """A data set as one metric sees it, with a rule per term of the metric."""
+    """A data set as one metric sees it, with the terms of which each part of the metric is the sum."""
 
     metric: Metric
     layout: Layout
-    rules: tuple[Any, ...]  # each a Rule, or a Selection if that is the metric's family
+    parts: tuple[tuple[Any, ...], ...]  # of each part its terms: a Listed, a Selection if that is the family, or a Rule
+    in_order: bool = True  # whether documents stand by falling gain for all terms at once, as with a single column of labels
     reduce: Reduce = alone  # what is a property of all data, not of a query, goes through it
+
+    @property
+    def rules(self) -> tuple[Any, ...]:
+        """The terms that are rules, or a selection."""
+        return tuple(term for part in self.parts for term in part if not isinstance(term, Listed))
+
+    @property
+    def listed(self) -> tuple[Listed, ...]:
+        """The terms that are functions of the ranked list."""
+        return tuple(term for part in self.parts for term in part if isinstance(term, Listed))
 
     @property
     def rule(self) -> Any:
         """The rule of a single metric. Of a sum, what it has as a whole: the rule of its deepest term, multiplied by 1."""
-        if len(self.rules) == 1:
-            return self.rules[0]
-        return max(self.rules, key=lambda rule: rule.cut)._replace(multipliers=np.ones(len(self.sizes)))
+        rules = self.rules
+        if len(rules) == 1:
+            return rules[0]
+        ones = np.ones(len(self.sizes))
+        if not rules:
+            return max(self.listed, key=lambda term: term.cut).rule(ones)
+        return max(rules, key=lambda rule: rule.cut)._replace(multipliers=ones)
 
     @property
     def ptr(self) -> Integers:
@@ -183,10 +224,24 @@ class Queries:
         if self.metric.family == "selected":
             counts: NDArray[np.bool_] = self.rule.relevant > 0
             return counts
-        first, last = self.ptr[:-1], self.ptr[1:] - 1
-        of_terms = [(rule.gains[first] > rule.gains[last]) & (rule.multipliers > 0) for rule in self.rules]
+        of_terms = [self._differ(rule.gains) & (rule.multipliers > 0) for rule in self.rules]
+        of_terms += [self._differ(term.labels) for term in self.listed]
         of_any: NDArray[np.bool_] = np.any(of_terms, axis=0)
         return of_any
+
+    def _differ(self, values: Array) -> NDArray[np.bool_]:
+        first, last = self.ptr[:-1], self.ptr[1:] - 1
+        if self.in_order:
+            return np.asarray(values[first] > values[last])
+        return np.asarray(np.maximum.reduceat(values, first) > np.minimum.reduceat(values, first))
+
+    def for_kernels(self) -> tuple[Any, ...]:
+        """The rules as gradients need them: what has no jumps in a query has a multiplier of 0 there, and `relevant` tells
+        how many of the first documents can have a gain."""
+        if self.metric.family == "selected":
+            return self.rules
+        rules = (rule._replace(multipliers=rule.multipliers * self._differ(rule.gains)) for rule in self.rules)
+        return tuple(rules) if self.in_order else tuple(rule._replace(relevant=self.sizes) for rule in rules)
 
 
 def stacked(rules: tuple[Rule, ...]) -> Rules:
@@ -201,32 +256,89 @@ def stacked(rules: tuple[Rule, ...]) -> Rules:
 
 
 def lay_out(
-    metric: Metric, labels: ArrayLike, groups: ArrayLike | None, qid: ArrayLike | None, reduce: Reduce = alone
+    metric: Metric, labels: Labels, groups: ArrayLike | None, qid: ArrayLike | None, reduce: Reduce = alone
 ) -> Queries:
     """Check labels and groups and lay them out for one metric."""
-    values = check_labels(labels, signed=metric.signed)
-    ptr = pointer(groups, qid, len(values))
-    metric.check(values)
-    gains = [np.ascontiguousarray(part.gains(values), np.float64) for _, part in metric.parts()]
+    parts = [(weight, part, part.components()) for weight, part in metric.parts()]
+    terms = [(weight * inner, column, each) for weight, _, components in parts for inner, column, each in components]
+    columns = check_columns(labels, list(dict.fromkeys(column for _, column, _ in terms)), signed=metric.signed)
+    some = next(iter(columns.values()))
+    ptr = pointer(groups, qid, len(some))
+    for _, column, each in terms:
+        _check_suits(each, column, columns[column])
+    gains = [np.ascontiguousarray(each.gains(columns[column]), np.float64) for _, column, each in terms]
     sizes = np.diff(ptr)
-    # All gains rise with the label, so one order serves all terms. Documents with equal gains keep their order.
+    in_order = len(columns) == 1
+    if not in_order and any(each.normaliser in CENTRED for _, _, each in terms):
+        raise ValueError(
+            f"{metric}: a metric of the whole ranking, such as auc, cannot be summed with one of another column"
+        )
+    relevance = metric.relevance(some) if in_order else _blended(terms, columns, reduce)
+    # All gains rise with the label, so one order serves all terms of a column. Documents with equal gains keep their order.
+    # Terms of several columns have no such order in common: the relevance that they make together decides.
     query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
-    rows = np.lexsort(keys) if metric.family != "selected" else np.arange(len(values))  # a selection keeps the given order
+    if not in_order:
+        keys.insert(-1, -relevance)
+    rows = np.lexsort(keys) if metric.family != "selected" else np.arange(len(some))  # a selection keeps the given order
     del query, keys  # they are as large as the data
     order = np.subtract(rows, np.repeat(ptr[:-1], sizes), dtype=np.int32, casting="unsafe")
-    relevance = np.ascontiguousarray(metric.relevance(values), np.float64)[rows]
+    relevance = np.ascontiguousarray(relevance, np.float64)[rows]
     largest = float(reduce(np.array([max(relevance.max(), -relevance.min())]), "max")[0])
     relevance *= _HIGHEST / max(largest, 1e-300)
     layout = Layout(ptr, order, relevance, np.arange(len(sizes), dtype=np.uint64))
     if metric.family == "selected":
-        return Queries(metric, layout, (_selection(metric, gains[0].copy(), ptr),), reduce)  # the labels may be the caller's
-    rules = (_rule(part, weight, each[rows], ptr) for (weight, part), each in zip(metric.parts(), gains, strict=True))
-    return Queries(metric, layout, tuple(rules), reduce)
+        selection = _selection(metric.components()[0][2], gains[0].copy(), ptr)  # the labels may be the caller's
+        return Queries(metric, layout, ((selection,),), in_order, reduce)
+    made = iter(
+        _listed(each, weight, gain[rows], ptr) if each.listed else _rule(each, weight, gain[rows], ptr, in_order)
+        for (weight, _, each), gain in zip(terms, gains, strict=True)
+    )
+    laid_out = tuple(
+        _divided([next(made) for _ in components], part.ideals([columns[column] for _, column, _ in components], ptr))
+        for _, part, components in parts
+    )
+    return Queries(metric, layout, laid_out, in_order, reduce)
 
 
-def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
-    """A metric times its weight in a sum, for gains in descending order in each query; they are changed."""
+def _check_suits(metric: Metric, column: str | None, labels: Array) -> None:
+    """The metric's own check, which speaks of the column if there is one."""
+    try:
+        metric.check(labels)
+    except ValueError as error:
+        if column is None:
+            raise
+        raise ValueError(str(error).replace("labels[", f'labels["{column}"][')) from None
+
+
+def _blended(terms: list[tuple[float, str | None, Metric]], columns: dict[str | None, Array], reduce: Reduce) -> Array:
+    """The relevance of documents to terms of several columns: the weighted sum, each in units of its largest."""
+    total = np.zeros(len(next(iter(columns.values()))))
+    for weight, column, metric in terms:
+        relevance = metric.relevance(columns[column])
+        largest = float(reduce(np.array([relevance.max()]), "max")[0])
+        total += weight * (relevance / max(largest, 1e-300))
+    return total
+
+
+def _divided(terms: list[Rule | Listed], ideals: Array | None) -> tuple[Rule | Listed, ...]:
+    """The terms of one part, divided by what they have in common; a query in which that is 0 has no value."""
+    if ideals is None:
+        return tuple(terms)
+    inverse = np.where(ideals > 0, 1.0 / np.where(ideals > 0, ideals, 1.0), 0.0)
+    rules = (term for term in terms if not isinstance(term, Listed))
+    return tuple(rule._replace(multipliers=rule.multipliers * inverse) for rule in rules)
+
+
+def _listed(metric: Any, weight: float, labels: Array, ptr: Integers) -> Listed:
+    """A function of the ranked list times its weight in a sum."""
+    relevant = np.add.reduceat(labels > 0, ptr[:-1], dtype=np.int64)
+    cut = int(min(metric.cut, np.diff(ptr).max()))
+    return Listed(metric, weight, cut, labels, relevant)
+
+
+def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers, in_order: bool) -> Rule:
+    """A metric times its weight in a sum, for gains in descending order in each query if `in_order`; they are changed."""
     sizes = np.diff(ptr)
     relevant = np.add.reduceat(gains > 0, ptr[:-1], dtype=np.int64)
     cut = int(min(metric.cut, sizes.max()))
@@ -236,9 +348,11 @@ def _rule(metric: Metric, weight: float, gains: Array, ptr: Integers) -> Rule:
     if metric.normaliser == "relevant":
         multipliers = 1.0 / np.maximum(relevant, 1)
     elif metric.normaliser == "ideal":
-        largest = gains[ptr[:-1]]  # relative to it, no gain is so small that the ideal has no reciprocal
+        # relative to the largest, no gain is so small that the ideal has no reciprocal
+        largest = gains[ptr[:-1]] if in_order else np.maximum.reduceat(gains, ptr[:-1])
         gains /= np.repeat(np.where(largest > 0, largest, 1.0), sizes)
-        ideal = _ideal(gains, ptr, discounts)
+        falling = gains if in_order else gains[np.lexsort((-gains, np.repeat(np.arange(len(sizes)), sizes)))]
+        ideal = _ideal(falling, ptr, discounts)
         power = getattr(metric, "power", 1.0)
         multipliers = np.where(ideal > 0, largest ** (1.0 - power) * np.where(ideal > 0, ideal, 1.0) ** -power, 0.0)
     elif metric.normaliser in CENTRED:

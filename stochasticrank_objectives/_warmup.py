@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ._constants import Array
 from .baselines import LambdaMART
 from .evaluation import evaluate
+from .functions import FunctionMetric
 from .listwise import XENDCG
 from .losses import Loss, StochasticRank
 from .sglb import SGLB
@@ -18,6 +20,11 @@ _LONG, _HUGE = 300, 50_000  # documents of a query for which there are kernels o
 _ESTIMATES: list[dict[str, Any]] = [{}, {"estimator": "reinforce"}, {"noise": "logistic"}]
 
 
+def _first(relevance: Array) -> float:
+    """Stands for the functions of users."""
+    return float(relevance[0])
+
+
 def warm_up() -> str | None:
     """Compile every kernel of the losses and of evaluation; returns the folder in which numba keeps them, if it has one.
 
@@ -26,6 +33,7 @@ def warm_up() -> str | None:
     """
     from ._kernels import gradients
 
+    listed = FunctionMetric(3, function=_first, name="first")
     losses: list[tuple[Loss, int]] = [
         (SGLB(StochasticRank("ndcg@10")), 3),
         (StochasticRank("ndcg"), _LONG),
@@ -36,6 +44,8 @@ def warm_up() -> str | None:
         (StochasticRank("ndcg@10 + mrr", estimator="reinforce"), 3),
         (StochasticRank("ndcg@10 + mrr", noise="logistic"), 3),
         *((StochasticRank(metric, **each), 3) for metric in ("dcgrr", "kendall") for each in _ESTIMATES),
+        (StochasticRank(listed), 3),
+        (StochasticRank(listed, noise="logistic"), 3),
         (LambdaMART("ndcg@10"), 3),
         (YetiLoss("ndcg@10"), 3),
         (XENDCG(), 3),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
-from ._binding import BoundQueries, MetricLoss, check_ranked
+from ._binding import BoundQueries, MetricLoss, check_pairwise
 from ._checks import check_number, check_seed, check_whole
 from ._constants import GUMBEL, Array, Pairs
 from ._data import Queries, check_scores
@@ -75,7 +75,7 @@ class LambdaMART(MetricLoss["BoundLambda"]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metric", parse_metric(self.metric))
-        check_ranked(self)
+        check_pairwise(type(self).__name__, self._bound_metric())
         check_number("sigma", self.sigma, 0, open_low=True, hint="it is the steepness of the logistic function")
         if not isinstance(self.norm, bool):
             raise ValueError(f"norm must be True or False, got {self.norm!r}")

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from . import _threads
 from ._constants import BEST, MEAN, WORST, Array, Rule
-from ._data import Queries, check_scores, check_weights, lay_out
+from ._data import Labels, Queries, check_scores, check_weights, lay_out
 from ._families import value_kernels
+from ._listed import Listed
 from .metrics import Metric, parse_metric
 
 Ties = Literal["worst", "mean", "best"]
@@ -39,19 +40,27 @@ class Evaluation:
         ties, sizes = _TIES[self.ties], q.sizes
         scratch = _threads.Spare(functools.partial(kernels.make_value_scratch, int(sizes.max())))
         borders = _threads.borders(4.0 * sizes.astype(np.float64), self.threads)
-        total = np.zeros(len(sizes))
-        for (weight, part), rule in zip(q.metric.parts(), q.rules, strict=True):
-            out = np.empty(len(sizes))
+        total, nothing = np.zeros(len(sizes)), np.ones(len(sizes), bool)
+        for (weight, part), terms in zip(q.metric.parts(), q.parts, strict=True):
+            of_part, none = np.zeros(len(sizes)), np.ones(len(sizes), bool)
+            for term in terms:
+                if isinstance(term, Listed):
+                    of_part += term.values(values, q.layout, ties, self.threads)
+                else:
+                    out = np.empty(len(sizes))
 
-            def work(scratch: Any, begin: int, end: int, out: Array = out, rule: Rule = rule) -> None:
-                kernels.value_range(scratch, out, values, q.layout, rule, ties, np.arange(begin, end))
+                    def work(scratch: Any, begin: int, end: int, out: Array = out, rule: Rule = term) -> None:
+                        kernels.value_range(scratch, out, values, q.layout, rule, ties, np.arange(begin, end))
 
-            _threads.run(work, borders, self.threads, scratch)
-            out += weight * part.constant
-            out[rule.relevant == 0] = 0.0 if self.empty == "skip" else weight * self.empty
-            total += out
+                    _threads.run(work, borders, self.threads, scratch)
+                    of_part += out
+                none &= term.relevant == 0
+            of_part += weight * part.constant
+            of_part[none] = 0.0 if self.empty == "skip" else weight * self.empty
+            total += of_part
+            nothing &= none
         if self.empty == "skip":
-            total[np.all([rule.relevant == 0 for rule in q.rules], axis=0)] = np.nan
+            total[nothing] = np.nan
         return total
 
     def mean(self, scores: ArrayLike) -> float:
@@ -69,7 +78,7 @@ class Evaluation:
 
 def bind_evaluation(
     metric: str | Metric,
-    labels: ArrayLike,
+    labels: Labels,
     groups: ArrayLike | None = None,
     *,
     qid: ArrayLike | None = None,
@@ -104,20 +113,20 @@ def _constant_in_query(weights: Array, queries: Queries) -> Array:
 
 @overload
 def evaluate(
-    metric: str | Metric, scores: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = ..., *,
+    metric: str | Metric, scores: ArrayLike, labels: Labels, groups: ArrayLike | None = ..., *,
     qid: ArrayLike | None = ..., weights: ArrayLike | None = ..., ties: Ties = ..., empty: Empty = ...,
     per_query: Literal[False] = ..., threads: int | None = ...,
 ) -> float: ...  # fmt: skip
 @overload
 def evaluate(
-    metric: str | Metric, scores: ArrayLike, labels: ArrayLike, groups: ArrayLike | None = ..., *,
+    metric: str | Metric, scores: ArrayLike, labels: Labels, groups: ArrayLike | None = ..., *,
     qid: ArrayLike | None = ..., weights: ArrayLike | None = ..., ties: Ties = ..., empty: Empty = ...,
     per_query: Literal[True], threads: int | None = ...,
 ) -> Array: ...  # fmt: skip
 def evaluate(
     metric: str | Metric,
     scores: ArrayLike,
-    labels: ArrayLike,
+    labels: Labels,
     groups: ArrayLike | None = None,
     *,
     qid: ArrayLike | None = None,
@@ -134,15 +143,17 @@ def evaluate(
     metric
         A name such as ``"ndcg@10"`` or a metric.
     scores, labels
-        One number per row; the rows of a query stand together.
+        One number per row; the rows of a query stand together. Labels may have named columns: a mapping or a DataFrame, of
+        which terms that name no column take the first; see `Labelled`.
     groups, qid
         The size of each query, or the query id of each row: one of the two.
     weights
         How much each query counts in the mean; one per query, or one per row that is the same throughout a query.
     ties
         How documents with equal scores are ranked: ``"worst"`` (less relevant first, as the paper and CatBoost do),
-        ``"best"``, or ``"mean"``, the exact expectation over all their orders. A metric of a selection, such as DCGRR, has
-        no ties: scores are compared with 0 alone, and a score of 0 is not above it.
+        ``"best"``, or ``"mean"``, the exact expectation over all their orders. For a metric made by `metric`, "mean" tries
+        up to 720 orders per query, and of more takes a sample of 720, the same every time. A metric of a selection, such as
+        DCGRR, has no ties: scores are compared with 0 alone, and a score of 0 is not above it.
     empty
         What a query without relevant documents, or for `AUC`, `Spearman` and `Kendall` one without any two that could be in
         the wrong order, counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,

@@ -14,8 +14,9 @@ from . import _threads
 from ._binding import BoundQueries, MetricLoss
 from ._checks import check_number, check_seed, check_whole
 from ._constants import FAST_FROM, SMOOTHING, Array, Integers, Problem, Smoothing, SumProblem
-from ._data import Queries, Reduce, alone, as_vector, check_finite, stacked
+from ._data import Labels, Queries, Reduce, alone, as_vector, check_finite, stacked
 from ._families import gradient_kernels
+from ._listed import ListedGradient
 from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
@@ -54,7 +55,7 @@ class Loss(Protocol):
 
     def bind(
         self,
-        labels: ArrayLike,
+        labels: Labels,
         groups: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         *,
@@ -190,8 +191,12 @@ class BoundStochasticRank(BoundQueries):
         self, loss: StochasticRank, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
     ) -> None:
         super().__init__(loss, queries, weights, query_keys)
-        self._rules = stacked(queries.rules) if len(queries.rules) > 1 else None
-        self._rule = queries.rule._replace(multipliers=queries.rule.multipliers * self._query_weights)
+        rules = queries.for_kernels()
+        self._rules = stacked(rules) if len(rules) > 1 else None
+        rule = rules[0] if len(rules) == 1 else queries.rule
+        self._rule = rule._replace(multipliers=rule.multipliers * self._query_weights)
+        self._listed = [ListedGradient(term, self._layout, self._query_weights) for term in queries.listed]
+        self._unit = 1.0
         sizes = queries.sizes[self._active]
         jumping = np.minimum(self._rule.cut + 1, sizes)
         fast, huge = jumping > FAST_FROM, sizes >= _HUGE
@@ -201,14 +206,17 @@ class BoundStochasticRank(BoundQueries):
         cost = loss.samples * sizes * (16.0 + np.minimum(jumping, FAST_FROM))
         self._parts = [self._part(usual, ~fast & ~huge, cost), self._part("fast_ccs", fast & ~huge, cost)]
         self._huge = self._active[huge]
+        if not rules:
+            self._parts, self._huge = [], self._active[:0]
         idle = np.ones(len(queries.sizes), bool)
-        idle[self._active] = False
+        idle[self._active] = not rules
         self._idle = np.flatnonzero(np.repeat(idle, queries.sizes))  # rows of queries in which there is nothing to learn
         if loss.hessian_constant < 1:
             of_rows = np.abs(self.gradient(np.zeros(self.rows))).sum(), np.broadcast_to(self._row_weight(), self.rows).sum()
             total, weight = queries.reduce(np.array(of_rows), "sum")
             unit = float(total / weight) if total > 0 else 1.0
             self._rule = self._rule._replace(multipliers=self._rule.multipliers / unit)
+            self._unit = unit
 
     def _usual_kernel(self) -> str:
         if self.loss.estimator == "reinforce":
@@ -266,6 +274,8 @@ class BoundStochasticRank(BoundQueries):
                 _threads.run(work, _threads.borders(part.cost, threads), threads, part.scratch)
         for query in self._huge:
             finite.append(self._share(out, values, problem, query, threads))
+        for term in self._listed:
+            finite.append(term.add(out, values, problem.smoothing, self._usual_kernel(), threads, self._unit))
         if not all(finite):
             check_finite(values)
         if self._row_weights is not None:

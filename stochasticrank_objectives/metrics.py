@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import operator
 import re
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import check_number
-from ._constants import AVERAGE, CASCADE, PLAIN, Array
+from ._constants import AVERAGE, CASCADE, PLAIN, Array, Integers
 
 
 def _checked_cut(k: Any) -> int:
@@ -50,6 +51,7 @@ class Metric:
     """Whether labels may be negative: where only their order counts."""
     constant: ClassVar[float] = 0.0
     """What is added to the sum over positions."""
+    listed: ClassVar[bool] = False  # whether it is a function of the ranked list, see `FunctionMetric`
 
     k: int | None = None
 
@@ -92,6 +94,14 @@ class Metric:
     def parts(self) -> Terms:
         """Weights and metrics of which it is the sum: itself once, unless it is a `Sum`."""
         return ((1.0, self),)
+
+    def components(self) -> tuple[tuple[float, str | None, Metric], ...]:
+        """What it is computed from: weights, each with a column of the labels, None for the first, and a metric of it."""
+        return ((1.0, None, self),)
+
+    def ideals(self, columns: Sequence[Array], ptr: Integers) -> Array | None:
+        """What the sum of its components is divided by in each query, from the labels of each; None if by nothing."""
+        return None
 
     def __add__(self, other: Metric) -> Metric:
         return _added([(1.0, self), (1.0, other)]) if isinstance(other, Metric) else NotImplemented
@@ -516,7 +526,7 @@ class Sum(Metric):
             metric.check(labels)
 
     def relevance(self, labels: Array) -> Array:
-        if not all(isinstance(metric, _Binary) for _, metric in self.terms):
+        if not all(isinstance(getattr(metric, "metric", metric), _Binary) for _, metric in self.terms):  # also if `Labelled`
             return labels
         counts: Array = np.sum([metric.relevance(labels) for _, metric in self.terms], axis=0)
         return counts
@@ -532,6 +542,74 @@ class Sum(Metric):
 
     def __repr__(self) -> str:
         return " + ".join(("" if weight == 1 else f"{_number(weight)} * ") + repr(metric) for weight, metric in self.terms)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Labelled(Metric):
+    """A metric of another column of labels than the first, such as ``price.dcg@10``: ``Labelled("price", DCG(10))``.
+
+    With it a sum trades off several things that are known of each document: ``0.7*ndcg@10 + 0.3*price.dcg@10`` is relevance
+    against revenue. Labels are then given as columns, a mapping of names or a DataFrame. Terms that name no column take the
+    first one; in an adapter that is the booster's own label, and `adapters.label_columns` gives the others.
+
+    All terms share the noise and the sorted list. Terms of different columns may disagree about which of two documents is
+    better. The relevance by which `mu` shifts is then the sum over the terms of weight times relevance, each relevance in
+    units of its largest in the data, and ties in the worst order are those with less of it first: the worst for the terms
+    together as far as one number per document can tell, not for each of them. So a sum over columns is in the paper's class
+    R0; it is in R1 where the columns agree.
+
+    Parameters
+    ----------
+    column
+        The name of the column: letters, digits and _, not beginning with a digit.
+    metric
+        The metric of that column, by name or as a metric; not a sum, of which each term can name its own.
+
+    Examples
+    --------
+    >>> from stochasticrank_objectives import evaluate
+    >>> metric = 0.5 * Hit(1) + Labelled("price", DCG(2, gain="linear"))
+    >>> print(metric)
+    0.5*hit@1 + price.dcg@2:gain=linear
+    >>> evaluate(metric, scores=[2, 1], labels={"click": [1, 0], "price": [30, 0]}, groups=[2])
+    30.5
+    """
+
+    column: str
+    metric: Metric
+    k: int | None = dataclasses.field(default=None, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not _WORD.fullmatch(self.column):
+            raise ValueError(f"column must be one word of letters, digits and _, got {self.column!r}")
+        metric = parse_metric(self.metric)
+        if isinstance(metric, Sum) or [column for _, column, _ in metric.components()] != [None]:
+            raise ValueError(f"a column goes with a metric of one column, got {str(metric)!r}; name it at each of its terms")
+        if metric.family != "ranked" or metric.constant or metric.signed:
+            raise ValueError(f"a column goes with a metric that weighs positions of a ranked list, and {metric} does not")
+        object.__setattr__(self, "metric", metric)
+        object.__setattr__(self, "k", metric.k)
+
+    def components(self) -> tuple[tuple[float, str | None, Metric], ...]:
+        return ((1.0, self.column, self.metric),)
+
+    def check(self, labels: Array) -> None:
+        self.metric.check(labels)
+
+    def gains(self, labels: Array) -> Array:
+        return self.metric.gains(labels)
+
+    def relevance(self, labels: Array) -> Array:
+        return self.metric.relevance(labels)
+
+    def discounts(self, positions: int) -> Array:
+        return self.metric.discounts(positions)
+
+    def __str__(self) -> str:
+        return f"{self.column}.{self.metric}"
+
+    def __repr__(self) -> str:
+        return f"Labelled({self.column!r}, {self.metric!r})"
 
 
 def _number(value: float) -> str:
@@ -569,6 +647,10 @@ _METRICS: dict[str, Callable[..., Metric]] = {
 
 
 _WORDS = ("gain", "discount")  # options whose values are not numbers
+_REGISTERED: dict[str, Metric] = {}
+"""Metrics that users have defined, by their names in small letters."""
+
+_WORD = re.compile(r"[^\W\d]\w*")  # the name of a column, or of a metric that a user defines
 _PLUS = re.compile(r"(?<!=)(?<![0-9.][eE])\+")  # between terms, not a sign or part of a number such as 1e+3
 _MINUS = re.compile(r"[^\s=@*+eE]\s*-")  # likewise
 
@@ -576,7 +658,8 @@ _MINUS = re.compile(r"[^\s=@*+eE]\s*-")  # likewise
 def parse_metric(name: str | Metric) -> Metric:
     """The metric that a name means: ``name``, ``name@k`` or ``name@k:option=value:...``; a metric is returned as it is.
 
-    Names with weights, such as ``"0.7*ndcg@10 + 0.3*mrr"``, are a `Sum`.
+    Names with weights, such as ``"0.7*ndcg@10 + 0.3*mrr"``, are a `Sum`; one with a column before it, such as
+    ``"price.dcg@10"``, is `Labelled`.
 
     >>> parse_metric("ndcg@10")
     NDCG(k=10, gain='exp', power=1.0)
@@ -612,20 +695,26 @@ def _parse_term(term: str, whole: str) -> tuple[float, Metric]:
 
 def _parse_one(name: str) -> Metric:
     head, *options = name.strip().split(":")
+    column, dot, stem = head.partition(".")
+    if dot and _WORD.fullmatch(column.strip()):
+        return Labelled(column.strip(), _parse_one(":".join([stem, *options])))
     stem, at, cut = head.partition("@")
-    kind = _METRICS.get(stem.strip().lower())
+    own = _REGISTERED.get(stem.strip().lower())
+    kind = _METRICS.get(stem.strip().lower()) if own is None else functools.partial(dataclasses.replace, own)
     if kind is None:
-        near = difflib.get_close_matches(stem.strip().lower(), _METRICS, n=1, cutoff=0.4)
+        known_names = [*_METRICS, *_REGISTERED]
+        near = difflib.get_close_matches(stem.strip().lower(), known_names, n=1, cutoff=0.4)
         hint = f'did you mean "{near[0]}{at}{cut}"? ' if near else ""
-        raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(_METRICS)}")
+        raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(known_names)}")
     arguments: dict[str, Any] = {}
     if at:
         try:
             arguments["k"] = int(cut)
         except ValueError:
             raise ValueError(f"metric {name!r}: k must be a whole number of at least 1, got {cut!r}") from None
-    given = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
-    if at and "k" not in given:
+    fields = dataclasses.fields(kind) if own is None else ()  # type: ignore[arg-type]
+    given = {field.name for field in fields if field.init}
+    if own is None and at and "k" not in given:
         raise ValueError(f"metric {name!r}: {stem} counts all documents; write it without a cut")
     known = given - {"k"}
     for option in options:
@@ -633,7 +722,9 @@ def _parse_one(name: str) -> Metric:
         if not equals or key not in known:
             allowed = ", ".join(sorted(known)) or "none"
             raise ValueError(f"metric {name!r}: unknown option {option!r}; options of {stem} are: {allowed}")
-        if key not in _WORDS:
+        if key == "topics":
+            arguments[key] = tuple(topic.strip() for topic in text.split("|"))
+        elif key not in _WORDS:
             try:
                 arguments[key] = float(text) if not text.lstrip("+-").isdigit() else int(text)
             except ValueError:

@@ -44,7 +44,8 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     Parameters
     ----------
     metric
-        The metric that is reported, by name or as a metric; of a sum, the term with the largest cut counts.
+        The metric that is reported, by name or as a metric; of a sum, the term with the largest cut counts. Whatever columns
+        of labels it has, what is trained on instead has the booster's own label.
     booster
         ``"xgboost"``, ``"lightgbm"`` or ``"catboost"``.
     train_on

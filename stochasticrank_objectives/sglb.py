@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _threads
 from ._checks import check_number, check_seed, check_whole
 from ._constants import LANGEVIN, Array, Integers, Layout
-from ._data import Reduce, alone, check_scores
+from ._data import Labels, Reduce, alone, check_scores
 from ._streams import stream_key
 from .losses import BoundLoss, Loss, StochasticRank
 
@@ -105,7 +105,7 @@ class SGLB:
 
     def bind(
         self,
-        labels: ArrayLike,
+        labels: Labels,
         groups: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         *,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _threads
-from ._binding import BoundQueries, MetricLoss, check_ranked, printed
+from ._binding import BoundQueries, MetricLoss, check_pairwise, printed
 from ._checks import check_number, check_seed, check_whole
 from ._constants import LOGISTIC, Array, Rankings
 from ._data import Queries, check_scores
@@ -88,7 +88,7 @@ class YetiLoss(MetricLoss["BoundYeti"]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metric", parse_metric(self.metric))
-        check_ranked(self)
+        check_pairwise("YetiLoss", self._bound_metric())
         check_whole("neighbours", self.neighbours, 1, "1 means that pairs are next to each other")
         _check(self)
 

@@ -138,9 +138,14 @@ def _kendall(metric: Any, ranked: Sequence[float]) -> float:
     return sum((a > b) - (a < b) for a, b in pairs) / math.sqrt(len(pairs) * different) if different else 0.0
 
 
+def _function(metric: Any, ranked: Sequence[float]) -> float:
+    return float(metric.function(np.array(ranked[: metric.k])))
+
+
 _VALUES: dict[str, Callable[[Any, Sequence[float]], float]] = {
     "NDCG": _ndcg, "DCG": _dcg, "ERR": _err, "PFound": _pfound, "MRR": _mrr, "MAP": _map, "RBP": _rbp,
     "Precision": _precision, "Recall": _recall, "Hit": _hit, "AUC": _auc, "Spearman": _spearman, "Kendall": _kendall,
+    "FunctionMetric": _function,
 }  # fmt: skip
 
 

@@ -18,6 +18,13 @@ from stochasticrank_objectives._kernels import selection
 
 SIZES = [1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 251, 257, 300, 1100]
 NAMES = ["ndcg", "ndcg@1", "ndcg@10", "ndcg@16", "ndcg@33", "ndcg@260", "err", "err@10", "mrr", "map", "map@40", "hit@3"]
+
+
+def _ends(relevance):  # type: ignore[no-untyped-def]
+    """The functions that are metrics here look at all that they are given."""
+    return relevance[0] + 0.1 * relevance[-1]
+
+
 LOSSES: list[Any] = [
     *(sr.StochasticRank(name, samples=2) for name in NAMES),
     *(sr.StochasticRank(name, noise="logistic", sfa=False) for name in ("ndcg", "ndcg@10", "err")),
@@ -33,6 +40,9 @@ LOSSES: list[Any] = [
     ),
     *(sr.StochasticRank(name, noise="logistic") for name in ("kendall", "dcgrr")),
     *(sr.StochasticRank(name, estimator="reinforce") for name in ("kendall", "dcgrr@3")),
+    *(sr.StochasticRank(sr.FunctionMetric(k, function=_ends, name="ends"), samples=2) for k in (None, 1, 10)),
+    sr.StochasticRank(sr.FunctionMetric(10, function=_ends, name="ends") + sr.NDCG(10), noise="logistic"),
+    sr.StochasticRank(sr.FunctionMetric(function=_ends, name="ends"), estimator="reinforce"),
     sr.LambdaMART("ndcg@10", noise=0.5, norm=True),
     sr.LambdaMART("map"),
     sr.LambdaLoss("ndcg"),
@@ -63,6 +73,15 @@ def test_gradients(loss: Any) -> None:
         for scores in (rng.normal(size=n), np.zeros(n)):
             gradient = loss.bind(labels, [n]).gradient(scores)
             assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("noise", ["normal", "logistic"])
+@pytest.mark.parametrize("name", ["ndcg@10 + price.err", "ndcg + price.map@3", "alphandcg@10:topics=label|price"])
+def test_gradients_of_columns(name: str, noise: Any) -> None:
+    rng = np.random.default_rng(0)
+    for n in SIZES:
+        labels = {column: naive.random_labels("ndcg", n, rng) for column in ("label", "price")}
+        assert np.isfinite(sr.StochasticRank(name, noise=noise).bind(labels, [n]).gradient(rng.normal(size=n))).all()
 
 
 @pytest.mark.parametrize("name", ["ndcg@10", "ndcg"])

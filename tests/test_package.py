@@ -173,7 +173,8 @@ rng = np.random.default_rng(0)
 groups = [1, 2, 5, 30, 260]
 labels, scores = rng.integers(0, 5, sum(groups)), rng.normal(size=sum(groups))
 found = []
-for name in ("ndcg@5", "err", "map@3", "ndcg", "dcgrr@3", "fbeta", "spearman", "kendall"):
+own = sr.FunctionMetric(5, function=lambda relevance: relevance[0] + relevance[-1], name="own")
+for name in ("ndcg@5", "err", "map@3", "ndcg", "dcgrr@3", "fbeta", "spearman", "kendall", own):
     for keywords in ({}, {"estimator": "reinforce"}, {"noise": "logistic", "sfa": False}):
         found.append(sr.StochasticRank(name, **keywords).bind(labels[:38], groups[:4]).gradient(scores[:38], 2))
     for ties in ("worst", "mean"):
@@ -270,9 +271,10 @@ def test_there_is_no_top_level_package_called_adapters() -> None:
     assert site is True
 
 
-@pytest.mark.parametrize(
-    "module", ["metrics", "ranks", "selecting", "evaluation", "losses", "recommended", "sglb", "datasets"]
-)
+DOCUMENTED = ["metrics", "functions", "diversity", "testing", "ranks", "selecting", "evaluation", "losses", "recommended"]
+
+
+@pytest.mark.parametrize("module", [*DOCUMENTED, "sglb", "datasets"])
 def test_examples_in_docstrings_run(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"stochasticrank_objectives.{module}"))
     assert result.failed == 0

@@ -6,7 +6,8 @@ functions that must become part of the loop around them for it to vectorise. ``r
 reordered, to the same end. ``spliced`` marks steps of a kernel that become part of its text before it is compiled: a step
 takes whole named tuples, and handing over so many arrays would take longer than a short query. An argument that is a plain
 constant has a type of its own, for which numba compiles a function once more: where that must not be, it is written
-np.int64(0). With NUMBA_DISABLE_JIT=1 all of this is plain Python, slow and easy to step through.
+np.int64(0). ``around`` marks loops around functions that users write. With NUMBA_DISABLE_JIT=1 all of this is plain Python,
+slow and easy to step through.
 """
 
 from __future__ import annotations
@@ -61,6 +62,19 @@ def spliced(function: Callable[..., Any]) -> Any:
 def reduction(function: Callable[..., Any]) -> Any:
     """Compile a sum over a whole query; its order is fixed by the compiler, never by threads."""
     return numba.njit(**{**FLAGS, **_BARE, "fastmath": {"contract", "nsz", "reassoc"}})(function)
+
+
+def around(function: Callable[..., Any]) -> Any:
+    """A loop around a function that a user wrote: compiled once for each, kept only as long as the process lives.
+
+    Users' functions may allocate, so references are counted. With `plain` it runs around one that cannot be compiled.
+    """
+    return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def compiled(function: Any) -> Any:
+    """A user's function, for `around`; compiled when it is first called, which may fail with a `NumbaError`."""
+    return function if hasattr(function, "py_func") else numba.njit(nogil=True, error_model="numpy")(function)
 
 
 def plain(function: Any) -> Any:

@@ -1,7 +1,8 @@
 """Gradients of sums of metrics: the noise is drawn and the list is sorted once, for all terms.
 
 The steps are those of `gradients`. A sum's documents stand by falling gain for all its terms at once, because every gain
-rises with the label. What a term is multiplied by goes into its jumps, so that all terms add to the same totals.
+rises with the label; if terms have different columns of labels, they do not, and `relevant` then admits all documents. What
+a term is multiplied by goes into its jumps, so that all terms add to the same totals.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ def _rank_all(s, rules, begin, n, whole_from):
 def _begin_term(s, rule, query, begin, n, count):
     """Take up the gains of a term and fill its jumps, for a sorted list of `count`; returns what `fill_jumps` does.
 
-    A term that is the same for every order of the query has no jumps.
+    A term that is the same for every order of the query has no jumps, and a multiplier of 0.
     """
     known, gain = rule.gains[begin : begin + n], s.documents[GAIN]
     places, top_gain, below, above = s.sorting.places[SORTED], s.top[GAIN], s.top[BELOW], s.top[ABOVE]
     times = rule.multipliers[query]
     top, last, reach = 0, -1, -1
-    if times > 0.0 and known[0] > known[n - 1]:
+    if times > 0.0:
         for j in range(n):
             gain[j] = known[j]
         for i in range(count):
