@@ -37,7 +37,7 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
 
     Other metrics have other losses (see "Beyond ranked lists"). One of a selection, such as `DCGRR`, says by the sign of a
     score what is shown, which no loss of pairs can learn: it is trained on itself, with steps whose size does not depend on
-    the metric. `AUC`, and a sum with a metric of a whole ranking in it, are trained on themselves too, by the loss above.
+    the metric. So is one that names columns of labels, which may disagree about a pair. `AUC`, and a sum with a metric of a whole ranking in it, are trained on themselves too, by the loss above.
     For `Spearman` and `Kendall`, squared errors of the labels' ranks in their query were as good as any loss of the metric
     on labels with little signal, no worse on others, and the cheapest.
 
@@ -67,7 +67,8 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     named = parse_metric(metric if train_on is None else train_on)
     if train_on is None and isinstance(named, (Spearman, Kendall)):
         return QueryRMSE(ranks=True)
-    if named.family != "ranked":
+    columns = [column for _, part in named.parts() for _, column, _ in part.components()]
+    if named.family != "ranked" or (train_on is None and any(columns)):
         return StochasticRank(named, sfa=False, hessian_constant=0.0)
     reported, recipe = max(term.k or 0 for _, term in named.parts()), _RECIPES[booster]
     itself = train_on is not None or any(isinstance(term, (AUC, Spearman)) for _, term in named.parts())
