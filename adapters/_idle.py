@@ -15,7 +15,7 @@ _FORKED = 0x40  # PF_FORKNOEXEC of Linux: forked, and no program started since
 
 
 def _was_forked() -> bool:
-    """Whether this process is a fork. If so, a booster may remember threads of the parent, from before this module was loaded."""
+    """Whether this process is a fork, in which a booster may remember threads of the parent."""
     try:
         with open("/proc/self/stat") as file:
             return bool(int(file.read().rpartition(")")[2].split()[6]) & _FORKED)
@@ -29,8 +29,8 @@ _PROCESS = None if _was_forked() else os.getpid()
 def release_of_idle_threads(library: ctypes.CDLL | None) -> Callable[[], None]:
     """What lets the idle threads of a booster's library go, those that serve the calling thread; or does nothing.
 
-    It does nothing where the library has no OpenMP 5, and in a fork, which inherits the record of threads but not the threads:
-    letting them go would wait for them for ever.
+    It does nothing where the library has no OpenMP 5, and in a fork, which inherits the record of threads but not the
+    threads: letting them go would wait for them for ever.
     """
     try:
         pause = library["omp_pause_resource_all"] if library is not None else None

@@ -74,7 +74,7 @@ print(trees, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.parametrize("booster", LIBRARIES)
 @pytest.mark.parametrize("imported", ["early", "late"])
 def test_a_fork_of_a_process_that_has_trained(booster: str, imported: str) -> None:
-    """The child has no threads to let go; to wait for them would take for ever, even if this package is imported only there."""
+    """The child has no threads to let go; to wait for them would take for ever. The package may be imported only there."""
     result = subprocess.run([sys.executable, "-c", FORK, booster, imported], capture_output=True, text=True, timeout=120)
     assert result.stdout.split() == ["3", "3"], result.stderr
 
@@ -110,7 +110,8 @@ def test_a_training_inside_an_objective(booster: str) -> None:
 
     def fit(objective: Any) -> np.ndarray:
         if booster == "xgboost":
-            return xgboost.train({"nthread": 2}, (held := xgboost.DMatrix(x, y, group=group)), 3, obj=objective).predict(held)
+            matrix = xgboost.DMatrix(x, y, group=group)
+            return xgboost.train({"nthread": 2}, matrix, 3, obj=objective).predict(matrix)
         params = {"num_threads": 2, "verbose": -1, "objective": objective}
         return lightgbm.train(params, lightgbm.Dataset(x, y, group=group), 3).predict(x)
 
