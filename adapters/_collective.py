@@ -7,6 +7,7 @@ meet through Dask, which started them.
 from __future__ import annotations
 
 import abc
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -34,6 +35,7 @@ _NUMBERS = 3  # at most so many go through one reduction
 _FAILED = 1.0
 _QUERIES_PER_WORKER = 40  # bits; the number of the worker stands above them
 _MEETING = 60.0  # seconds in which all processes must have come
+_LOOK = 0.2  # seconds to wait for its place at a time: Dask may miss a Variable that is set just when it begins to wait
 _ANSWER = 600.0  # seconds in which the slowest must have computed its part; one that is dead is noticed at once
 _LOST = 1.0  # seconds for which a peer's connection may be closed before it counts as lost
 _GIVEN_UP = 4.0  # and after which the other connections are closed, too
@@ -216,13 +218,12 @@ class Meeting(Collective):
 
     def _join(self, place: Any, end: float) -> socket.socket:
         while True:
-            left = end - time.monotonic()
             try:
-                host, port, token = place.get(timeout=max(left, 0.01))
+                host, port, token = place.get(timeout=_LOOK)
                 peer = socket.create_connection((host, port), timeout=5.0)
                 peer.sendall(bytes.fromhex(token) + self.rank.to_bytes(4, "little"))
                 return _tuned(peer)
-            except OSError as error:  # what an earlier training has left, or a timeout
+            except (OSError, asyncio.TimeoutError) as error:  # what an earlier training has left, or a timeout
                 if time.monotonic() >= end:
                     raise TimeoutError(
                         f"worker 0 of {self.size} could not be reached within {_MEETING:g} seconds"

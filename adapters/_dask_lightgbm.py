@@ -61,6 +61,11 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
         self.metric = metric
         self.early_stopping_rounds = early_stopping_rounds
 
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """Those of LightGBM, too, which before 4.6 takes only what stands in the signature of a subclass."""
+        return sorted({*lightgbm.DaskLGBMRanker._get_param_names(), *super()._get_param_names()} - {"params"})
+
     def _booster_params(self) -> dict[str, Any]:
         ours = ("loss", "metric", "early_stopping_rounds", "client", "objective", "n_jobs")
         return {name: value for name, value in self.get_params().items() if name not in ours}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 import itertools
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 import warnings
@@ -24,6 +27,7 @@ with warnings.catch_warnings():
     import distributed
     import lightgbm as lgb
     import xgboost as xgb
+    from sklearn.base import clone
     from xgboost import dask as dxgb
 
 import stochasticrank_objectives as sr
@@ -303,10 +307,11 @@ def test_lightgbm_evaluates_and_stops_by_the_queries_of_all_workers(client):
 def test_lightgbm_refuses_an_evaluation_set_of_which_a_worker_has_no_part(client):
     train, seen = Placed(client, DATA, halves(60)), Placed(client, VALID, [np.arange(30)])
     ranker = lgb.DaskLGBMRanker(objective=LightGBMObjective("ndcg@5"), n_estimators=3, metric="None", **LGB)
+    known = inspect.signature(ranker.fit).parameters
     with pytest.raises(ValueError, match=r"workers have .* evaluation sets: .* use DaskLightGBMRanker"):
         ranker.fit(
-            train.X, train.y, group=train.group, eval_X=seen.X, eval_y=seen.y, eval_group=[seen.group],
-            eval_metric=LightGBMMetric("ndcg@5"),
+            train.X, train.y, group=train.group, eval_group=[seen.group], eval_metric=LightGBMMetric("ndcg@5"),
+            **({"eval_X": seen.X, "eval_y": seen.y} if "eval_X" in known else {"eval_set": [(seen.X, seen.y)]}),
         )  # fmt: skip
     DaskLightGBMRanker("ndcg@5", n_estimators=2, **LGB).fit(train.X, train.y, qid=train.qid)
 
@@ -539,6 +544,37 @@ def test_a_late_worker_and_a_retried_task_change_nothing(cluster, client, how, t
     with contextlib.suppress(TimeoutError):
         cluster.scale(3)
         wait_until(lambda: len(client.nthreads()) == 3)
+
+
+def test_a_place_that_dask_does_not_tell_at_first_is_asked_for_again():
+    """A Variable that is set just as a worker begins to wait for it is not told: that wait ends with its timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        class Place:
+            asked = 0
+
+            def get(self, timeout: float) -> Any:
+                Place.asked += 1
+                if Place.asked == 1:
+                    time.sleep(timeout)
+                    raise asyncio.TimeoutError
+                return [*server.getsockname()[:2], "00" * 16]
+
+        meeting = object.__new__(_collective.Meeting)
+        meeting.rank, meeting.size, begin = 1, 2, time.monotonic()
+        meeting._peers = [meeting._join(Place(), begin + 60)]
+        assert time.monotonic() - begin < 5
+        assert Place.asked == 2
+        meeting.close()
+
+
+def test_parameters_of_the_booster_are_parameters_of_the_estimator():
+    """LightGBM before 4.6 would forget them."""
+    model = DaskLightGBMRanker("ndcg@5", num_leaves=6, n_estimators=3, min_data_in_bin=1)
+    params = {"num_leaves": 6, "n_estimators": 3, "min_data_in_bin": 1, "loss": "ndcg@5"}
+    assert params.items() <= model.get_params().items()
+    assert params.items() <= clone(model).get_params().items()
+    assert clone(DaskXGBoostRanker("ndcg@5", max_depth=3)).get_params()["max_depth"] == 3
 
 
 def test_what_is_sent_to_workers_is_small():

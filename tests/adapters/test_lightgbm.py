@@ -302,9 +302,11 @@ def test_called_by_hand_it_says_what_to_call_instead() -> None:
 
 
 def test_nothing_is_kept_of_data_that_are_gone() -> None:
+    kinds = (type(LOSSES[0].bind([1, 0], [2])), sr.Evaluation)
+
     def bound() -> int:
         gc.collect()
-        return sum(isinstance(one, (type(LOSSES[0].bind([1, 0], [2])), sr.Evaluation)) for one in gc.get_objects())
+        return sum(isinstance(one, kinds) for one in gc.get_objects())
 
     objective, metric, data, before = LightGBMObjective(LOSSES[0]), LightGBMMetric("ndcg@5"), dataset(), bound()
     booster = lgb.Booster(PARAMS, data)
