@@ -60,7 +60,8 @@ MODELS = [
 
 
 def name_of(check: Any) -> str:
-    return str(getattr(check, "func", check).__name__)
+    name = str(getattr(check, "func", check).__name__)
+    return name + {"ones": "(ones)"}.get(getattr(check, "keywords", {}).get("kind", ""), "")
 
 
 def checks() -> Iterator[Any]:
@@ -68,8 +69,10 @@ def checks() -> Iterator[Any]:
     for model in MODELS:
         if hasattr(estimator_checks, "estimator_checks_generator"):
             found = estimator_checks.estimator_checks_generator(model)
-        else:  # before scikit-learn 1.6
-            found = estimator_checks.check_estimator(model, generate_only=True)
+        else:  # before scikit-learn 1.6; what LightGBM itself excepts would be skipped
+            left_out = estimator_checks._safe_tags(model, "_xfail_checks") or ()
+            every = estimator_checks.check_estimator(model, generate_only=True)
+            found = (one for one in every if name_of(one[1]) not in left_out)
         for estimator, check in found:
             yield pytest.param(estimator, check, id=f"{type(estimator).__name__}-{name_of(check)}")
 
