@@ -495,7 +495,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
 
     def _more_tags(self) -> dict[str, Any]:
         """The same for scikit-learn before 1.6."""
-        boosters = getattr(super(), "_more_tags", dict)()
+        boosters: dict[str, Any] = getattr(super(), "_more_tags", dict)()
         return {**boosters, "allow_nan": True, "requires_y": True, "requires_positive_y": True}
 
 
