@@ -40,7 +40,7 @@ oldest:
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-oldest/bin/python -m pip install --quiet 'numpy==1.24.*' 'numba==0.59.*' 'xgboost==2.0.*' 'lightgbm==4.0.*' \
 		'catboost==1.2.2' 'scikit-learn==1.4.*' 'pandas==2.0.*' 'pyarrow==15.*' --editable '.[test]'
-	$(VENV)-oldest/bin/python -m pytest --ignore tests/test_notebooks.py \
+	$(VENV)-oldest/bin/python -m pytest -n 2 --ignore tests/test_notebooks.py \
 		--deselect tests/test_baselines.py::test_xgboost_has_the_same_derivatives
 
 # The newest versions that the registry has, pre-releases among them, in an environment of their own.
@@ -49,7 +49,7 @@ newest:
 	$(VENV)-newest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-newest/bin/python -m pip install --quiet --upgrade --pre --upgrade-strategy eager numpy numba xgboost lightgbm catboost \
 		scikit-learn pandas --editable '.[test]'
-	$(VENV)-newest/bin/python -m pytest --ignore tests/test_notebooks.py
+	$(VENV)-newest/bin/python -m pytest -n 2 --ignore tests/test_notebooks.py
 
 # A wheel and an sdist in dist/: built, looked into, installed into empty environments, and trained with.
 dist:

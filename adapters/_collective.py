@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 _NUMBERS = 3  # at most so many go through one reduction
 _FAILED = 1.0
-_QUERIES_PER_WORKER = 40  # bits; the number of the worker stands above them
+_QUERIES_PER_WORKER = 40  # bits; the place of the worker stands above them
 _MEETING = 60.0  # seconds in which all processes must have come
 _LOOK = 0.2  # seconds to wait for its place at a time: Dask may miss a Variable that is set just when it begins to wait
 _ANSWER = 600.0  # seconds in which the slowest must have computed its part; one that is dead is noticed at once
@@ -71,9 +71,19 @@ class Collective(abc.ABC):
         self._exchange(np.zeros(0))
         return result
 
-    def keys(self, queries: int) -> NDArray[np.uint64]:
-        """A number for each query of this process that no query of another process has."""
-        return (np.uint64(self.rank) << np.uint64(_QUERIES_PER_WORKER)) + np.arange(queries, dtype=np.uint64)
+    def keys(self, labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None) -> NDArray[np.uint64]:
+        """A number for each query of this process that no query of another process has.
+
+        It depends on which data are together in a process, not on the number of the process, which changes from training to
+        training where workers come in no fixed order.
+        """
+        content = hashlib.sha256()
+        for values in (labels, groups, () if weights is None else weights):
+            content.update(np.ascontiguousarray(values, np.float64).tobytes())
+        own = float(int.from_bytes(content.digest()[:6], "little"))  # 48 bits, which a float64 holds exactly
+        contents, ranks = self._exchange(np.array([own]))[:, 0], np.arange(self.size)
+        place = int(((contents < own) | ((contents == own) & (ranks < self.rank))).sum())
+        return (np.uint64(place) << np.uint64(_QUERIES_PER_WORKER)) + np.arange(np.size(groups), dtype=np.uint64)
 
     def _exchange(self, values: Array) -> Array:
         row = np.zeros(1 + _NUMBERS)
@@ -97,15 +107,17 @@ def bind_part(
     collective: Collective | None,
 ) -> BoundLoss:
     """A loss bound to the queries of this process, which may have none."""
-    shared: dict[str, Any] = {} if keys is None else {"query_keys": keys}
     if collective is None:
-        return loss.bind(labels, groups, weights, **shared)
+        return loss.bind(labels, groups, weights) if keys is None else loss.bind(labels, groups, weights, query_keys=keys)
     if not len(groups):  # a query that nothing can be learnt from, so that this process takes part in the reductions
         labels, groups, weights, keys = [0.0], np.array([1]), [1e-300], None
-    shared = {"query_keys": collective.keys(len(groups)) if keys is None else keys}
-    if collective.size > 1:
-        shared["reduce"] = _checked(collective.reduce)
-    return collective.together(lambda: loss.bind(labels, groups, weights, **shared))
+    shared: dict[str, Any] = {"reduce": _checked(collective.reduce)} if collective.size > 1 else {}
+
+    def bind() -> BoundLoss:
+        made = collective.keys(labels, groups, weights)  # in all of them, since one without rows does not know of keys
+        return loss.bind(labels, groups, weights, query_keys=made if keys is None else keys, **shared)
+
+    return collective.together(bind)
 
 
 def _checked(reduce: Reduce) -> Reduce:
