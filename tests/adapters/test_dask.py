@@ -479,7 +479,7 @@ def idle(client: Any) -> bool:
     return not any(client.processing().values())
 
 
-def wait_until(condition: Any, seconds: float = 20.0) -> None:
+def wait_until(condition: Any, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -36,11 +36,14 @@ def train(booster: str) -> np.ndarray:
 def test_threads_are_let_go_and_come_back(booster: str) -> None:
     release = release_of_idle_threads(LIBRARIES[booster])
     release()
-    without = len(list(TASKS.iterdir()))
-    first = train(booster)
-    assert len(list(TASKS.iterdir())) > without  # they wait for the next loop
+    without, first = len(list(TASKS.iterdir())), train(booster)
+    waiting = len(list(TASKS.iterdir()))  # for the next loop
     release()
-    assert len(list(TASKS.iterdir())) == without
+    left = len(list(TASKS.iterdir()))
+    if hasattr(LIBRARIES[booster], "omp_pause_resource_all"):
+        assert left == without < waiting
+    else:  # XGBoost 2.0 comes with an OpenMP that cannot
+        assert left == waiting
     np.testing.assert_array_equal(train(booster), first)
 
 
@@ -58,7 +61,10 @@ x, y, group = rng.normal(size=(3000, 5)), rng.integers(0, 3, 3000), [100] * 30
 def train(threads, objective=None):
     if booster == "xgboost":
         matrix = xgboost.DMatrix(x, y, group=group, nthread=threads)
-        return xgboost.train({"nthread": threads}, matrix, 3, obj=objective).num_boosted_rounds()
+        model = xgboost.Booster({"nthread": threads}, [matrix])  # `train` copies it, in which XGBoost 2.0 hangs in a fork
+        for iteration in range(3):
+            model.update(matrix, iteration, fobj=objective)
+        return model.num_boosted_rounds()
     params = {"num_threads": threads, "verbose": -1} | ({} if objective is None else {"objective": objective})
     return lightgbm.train(params, lightgbm.Dataset(x, y, group=group, params={"num_threads": threads}), 3).num_trees()
 def ours():
@@ -76,7 +82,7 @@ print(trees, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_fork_of_a_process_that_has_trained(booster: str, imported: str) -> None:
     """The child has no threads to let go; to wait for them would take for ever. The package may be imported only there."""
     result = subprocess.run([sys.executable, "-c", FORK, booster, imported], capture_output=True, text=True, timeout=120)
-    assert result.stdout.split() == ["3", "3"], result.stderr
+    assert result.stdout.split()[-2:] == ["3", "3"], result.stderr
 
 
 @pytest.mark.parametrize("booster", LIBRARIES)
