@@ -153,13 +153,21 @@ def test_weights_of_0_are_refused() -> None:
         lgb.train(light(), dataset(LEARN, weight=np.zeros(len(LEARN.labels))), 2)
 
 
+def test_weights_beyond_32_bits_are_refused() -> None:
+    """LightGBM makes 1e38 of infinity, beside which no other query counts: the model was constant."""
+    huge = np.where(np.arange(len(LEARN.labels)) < LEARN.groups[0], 1e38, 1.0)
+    with pytest.raises(ValueError, match="beyond what boosters keep in 32 bits"):
+        lgb.train(light(), dataset(LEARN, weight=huge), 2)
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"booster": "dart"}, "gbtree"),
+        ({"booster": "dart", "rate_drop": 0.1}, "gbtree"),
         ({"booster": "gblinear", "eta": 0.3}, r"learning_rate=0.1 of SGLB is not XGBoost's, 0.3"),
     ],
 )
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates dart and gblinear
 def test_sglb_on_boosters_it_cannot_serve(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         xgb.train({"eta": 0.1, "nthread": 1, **params}, matrix(LEARN), 2, obj=XGBoostObjective(SGLB))

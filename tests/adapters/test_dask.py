@@ -229,7 +229,26 @@ def test_the_same_noise_is_never_used_by_two_workers(client):
     assert np.abs(fitted[0] - alone.predict(DATA.features)).max() > 1e-3
 
 
-@pytest.mark.parametrize("booster", ["xgboost", "lightgbm"])
+def test_keys_depend_on_which_data_are_together_not_on_numbers_of_workers():
+    class Fake(_collective.Collective):
+        def __init__(self, rank: int, rows: Any) -> None:
+            self.rank, self.size, self.rows = rank, 2, rows
+
+        def gather(self, row: Any) -> Any:
+            self.rows[self.rank] = row
+            return np.array(self.rows)
+
+    def keys(first: Any, second: Any) -> list[Any]:
+        rows = [np.zeros(4), np.zeros(4)]
+        for _ in range(2):  # the second time all rows are known
+            found = [Fake(rank, rows).keys(part, [2], None).tolist() for rank, part in enumerate((first, second))]
+        return found
+
+    assert keys([0, 1], [1, 0]) == keys([1, 0], [0, 1])[::-1]
+    assert keys([0, 1], [0, 1]) == [[0], [2**40]]
+
+
+@pytest.mark.parametrize("booster", ["xgboost"])
 def test_without_keys_noise_depends_on_which_data_are_together(client, booster):
     """Not on the order of workers, which changes from one training of LightGBM to the next."""
     loss = sr.StochasticRank("ndcg@5", mu=0.0)

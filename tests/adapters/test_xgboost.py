@@ -112,6 +112,7 @@ def test_seed_changes_the_model():
     assert raw(train(XGBoostObjective("ndcg@5", seed=1))) != raw(train(XGBoostObjective("ndcg@5", seed=2)))
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates dart and gblinear
 @pytest.mark.parametrize(
     ("loss", "booster"),
     [(sr.StochasticRank("ndcg@5"), "gbtree"), (sr.StochasticRank("ndcg@5"), "dart"), (SGLB, "gbtree")],
@@ -459,6 +460,7 @@ def test_sglb_equals_explicit_shrinkage_of_the_old_trees(mode, start):
     assert sglb.shrinkage(rounds) < 0.8
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates dart and gblinear
 def test_sglb_wants_xgboosts_learning_rate():
     for params in ({"max_depth": 3}, {"eta": 0.2}, {"booster": "gblinear", "learning_rate": 0.2}):
         with pytest.raises(ValueError, match=r"learning_rate=0.1 of SGLB is not XGBoost's, 0\.[23]; set both to the same"):
@@ -470,9 +472,10 @@ def test_sglb_wants_xgboosts_learning_rate():
     train(SGLB, params={"booster": "gblinear", "learning_rate": 0.1})
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates dart and gblinear
 def test_sglb_refuses_dart():
     with pytest.raises(ValueError, match='use booster="gbtree" with SGLB'):
-        train(SGLB, params={**PARAMS, "booster": "dart"})
+        train(SGLB, params={**PARAMS, "booster": "dart", "rate_drop": 0.1})
 
 
 SYNTHETIC = np.eye(3)[[0, 1, 2, 2, 0]], [3, 2, 1, 3, 2], [3, 2]
