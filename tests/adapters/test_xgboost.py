@@ -129,6 +129,7 @@ def test_continued_training_equals_training_in_one_go(loss, booster, tmp_path):
             np.testing.assert_allclose(on.predict(data), whole, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates gblinear
 def test_canary_the_booster_is_among_the_callers_and_tells_what_the_adapter_relies_on():
     """If this fails, a version of XGBoost calls in another way: `calling`, or what is read from its Booster, must change."""
     seen = []
