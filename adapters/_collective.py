@@ -7,6 +7,7 @@ meet through Dask, which started them.
 from __future__ import annotations
 
 import abc
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -15,7 +16,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -33,8 +34,9 @@ Result = TypeVar("Result")
 
 _NUMBERS = 3  # at most so many go through one reduction
 _FAILED = 1.0
-_QUERIES_PER_WORKER = 40  # bits; the number of the worker stands above them
+_QUERIES_PER_WORKER = 40  # bits; the place of the worker stands above them
 _MEETING = 60.0  # seconds in which all processes must have come
+_LOOK = 0.2  # seconds to wait for its place at a time: Dask may miss a Variable that is set just when it begins to wait
 _ANSWER = 600.0  # seconds in which the slowest must have computed its part; one that is dead is noticed at once
 _LOST = 1.0  # seconds for which a peer's connection may be closed before it counts as lost
 _GIVEN_UP = 4.0  # and after which the other connections are closed, too
@@ -70,9 +72,19 @@ class Collective(abc.ABC):
         self._exchange(np.zeros(0))
         return result
 
-    def keys(self, queries: int) -> NDArray[np.uint64]:
-        """A number for each query of this process that no query of another process has."""
-        return (np.uint64(self.rank) << np.uint64(_QUERIES_PER_WORKER)) + np.arange(queries, dtype=np.uint64)
+    def keys(self, labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None) -> NDArray[np.uint64]:
+        """A number for each query of this process that no query of another process has.
+
+        It depends on which data are together in a process, not on the number of the process, which changes from training to
+        training where workers come in no fixed order.
+        """
+        content = hashlib.sha256()
+        for values in (labels, groups, () if weights is None else weights):
+            content.update(np.ascontiguousarray(values, np.float64).tobytes())
+        own = float(int.from_bytes(content.digest()[:6], "little"))  # 48 bits, which a float64 holds exactly
+        contents, ranks = self._exchange(np.array([own]))[:, 0], np.arange(self.size)
+        place = int(((contents < own) | ((contents == own) & (ranks < self.rank))).sum())
+        return (np.uint64(place) << np.uint64(_QUERIES_PER_WORKER)) + np.arange(np.size(groups), dtype=np.uint64)
 
     def _exchange(self, values: Array) -> Array:
         row = np.zeros(1 + _NUMBERS)
@@ -96,15 +108,18 @@ def bind_part(
     collective: Collective | None,
 ) -> BoundLoss:
     """A loss bound to the queries of this process, which may have none."""
-    shared: dict[str, Any] = {} if keys is None else {"query_keys": keys}
     if collective is None:
-        return loss.bind(labels, groups, weights, **shared)
+        return loss.bind(labels, groups, weights) if keys is None else loss.bind(labels, groups, weights, query_keys=keys)
     if not len(groups):  # a query that nothing can be learnt from, so that this process takes part in the reductions
         labels, groups, weights, keys = blank_labels(labels), np.array([1]), [1e-300], None
-    shared = {"query_keys": collective.keys(len(groups)) if keys is None else keys}
-    if collective.size > 1:
-        shared["reduce"] = _checked(collective.reduce)
-    return collective.together(lambda: loss.bind(labels, groups, weights, **shared))
+    shared: dict[str, Any] = {"reduce": _checked(collective.reduce)} if collective.size > 1 else {}
+
+    def bind() -> BoundLoss:
+        own = next(iter(labels.values())) if isinstance(labels, Mapping) else labels
+        made = collective.keys(own, groups, weights)  # in all of them, since one without rows does not know of keys
+        return loss.bind(labels, groups, weights, query_keys=made if keys is None else keys, **shared)
+
+    return collective.together(bind)
 
 
 def _checked(reduce: Reduce) -> Reduce:
@@ -217,13 +232,12 @@ class Meeting(Collective):
 
     def _join(self, place: Any, end: float) -> socket.socket:
         while True:
-            left = end - time.monotonic()
             try:
-                host, port, token = place.get(timeout=max(left, 0.01))
+                host, port, token = place.get(timeout=_LOOK)
                 peer = socket.create_connection((host, port), timeout=5.0)
                 peer.sendall(bytes.fromhex(token) + self.rank.to_bytes(4, "little"))
                 return _tuned(peer)
-            except OSError as error:  # what an earlier training has left, or a timeout
+            except (OSError, asyncio.TimeoutError) as error:  # what an earlier training has left, or a timeout
                 if time.monotonic() >= end:
                     raise TimeoutError(
                         f"worker 0 of {self.size} could not be reached within {_MEETING:g} seconds"

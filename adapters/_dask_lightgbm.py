@@ -61,6 +61,11 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
         self.metric = metric
         self.early_stopping_rounds = early_stopping_rounds
 
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """Those of LightGBM, too, which before 4.6 takes only what stands in the signature of a subclass."""
+        return sorted({*lightgbm.DaskLGBMRanker._get_param_names(), *super()._get_param_names()} - {"params"})
+
     def _booster_params(self) -> dict[str, Any]:
         ours = ("loss", "metric", "early_stopping_rounds", "client", "objective", "n_jobs")
         return {name: value for name, value in self.get_params().items() if name not in ours}
@@ -227,22 +232,24 @@ class _Watching:
         lost: set[str] = set()
         end = looked = 0.0
         while any(one.status == "pending" for one in waiting):
-            if any(one.status not in ("pending", "finished") for one in waiting):
+            failed, now = any(one.status not in ("pending", "finished") for one in waiting), time.monotonic()
+            if not lost and (failed or now > looked + 0.5):
+                looked, lost, end = now, self._lost(), now + _GRACE
+            if failed and not lost:
                 break
-            now = time.monotonic()
-            if not lost and now > looked + 0.5:
-                looked, lost = now, self._workers - set(self._client.nthreads())
-                end = now + _GRACE
             if lost and now > end:
                 self._give_up(waiting, lost)
             time.sleep(0.02)
         try:
             return self._client.gather(futures)
         except Exception as error:
-            if lost := lost or self._workers - set(self._client.nthreads()):
+            if lost := lost or self._lost():
                 self._client.cancel(waiting)
                 raise RuntimeError(_LOST.format(", ".join(sorted(lost)))) from error
             raise
+
+    def _lost(self) -> set[str]:
+        return self._workers - set(self._client.nthreads())
 
     def _give_up(self, waiting: list[Any], lost: set[str]) -> None:
         """The others did not notice: LightGBM in them waits for the lost one, and only a new process ends that."""

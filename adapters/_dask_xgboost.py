@@ -114,9 +114,10 @@ class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-def
         coll_cfg: Any = None,
         **params: Any,
     ) -> None:
-        super().__init__(coll_cfg=coll_cfg, **params)
+        super().__init__(**params)
         self.loss = loss
         self.metric = metric
+        self.coll_cfg = coll_cfg
 
     def _wrapper_params(self) -> set[str]:
         return {*super()._wrapper_params(), "loss", "metric", "objective", "coll_cfg"}
@@ -171,7 +172,7 @@ class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-def
                 verbose_eval=verbose,
                 xgb_model=xgb_model.get_booster() if isinstance(xgb_model, xgb.XGBModel) else xgb_model,
                 callbacks=self.callbacks,
-                coll_cfg=self.coll_cfg,
+                **({} if self.coll_cfg is None else {"coll_cfg": self.coll_cfg}),  # XGBoost has it from 3.0 on
             )
         self._Booster = result["booster"]
         self.evals_result_ = result["history"]

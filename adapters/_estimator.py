@@ -493,6 +493,11 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
         return tags
 
+    def _more_tags(self) -> dict[str, Any]:
+        """The same for scikit-learn before 1.6."""
+        boosters: dict[str, Any] = getattr(super(), "_more_tags", dict)()
+        return {**boosters, "allow_nan": True, "requires_y": True, "requires_positive_y": True}
+
 
 def pointers_of(queries: Queries, column: Any, rows: int) -> Integers:
     """Where each query begins, and the end, from the one of three places where queries are given."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stochasticrank_objectives._constants import Array
-from stochasticrank_objectives._data import Labels
+from stochasticrank_objectives._data import Labels, as_vector
 from stochasticrank_objectives.evaluation import Empty, Evaluation, Ties
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
@@ -38,7 +38,8 @@ def _labels(pool: Any) -> Floats:
         raise ValueError(f"pool must be a catboost.Pool with labels and group_id, got {type(pool).__name__}")
     if not pool.has_label():
         raise ValueError("the Pool has no labels; give it label=")
-    return np.asarray(pool.get_label()).astype(np.float32)  # as CatBoost keeps them
+    with np.errstate(over="ignore"):  # a label beyond float32 becomes infinite, and is refused as such
+        return as_vector("labels", pool.get_label()).astype(np.float32)  # as CatBoost keeps them
 
 
 def _query_ids(pool: Any) -> NDArray[np.uint64]:

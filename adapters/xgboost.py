@@ -151,7 +151,8 @@ class XGBoostObjective(Objective):
         if not hasattr(self.loss, "learning_rate"):
             return
         kind = _configuration(booster)["gradient_booster"]
-        if kind["name"] == "dart":
+        drops = kind.get("dart_train_param", {})  # since XGBoost 3.4 dropout is an option of gbtree, and dart a name for it
+        if kind["name"] == "dart" or any(float(drops.get(name, 0)) > 0 for name in ("rate_drop", "one_drop")):
             raise ValueError('booster="dart" rescales old trees, which SGLB does itself: use booster="gbtree" with SGLB')
         linear = kind["name"] == "gblinear"
         rate = (kind["updater"]["linear_train_param"] if linear else kind["tree_train_param"])["learning_rate"]

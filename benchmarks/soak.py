@@ -1,7 +1,8 @@
 """`python -m benchmarks.soak --minutes 10 [--seed 0]`: random trainings and random bad input, against what must always hold.
 
 Trainings of random losses, data and parameters on all three boosters must be finite, not constant, and the same: again, for
-1, 2 and 4 threads, after pickling, after an interruption, from two threads at once, in a fork. Bad input must be a
+1, 2 and 4 threads, after pickling, after an interruption, from two threads at once, beside a training of another booster,
+inside an objective, in a fork, and by the estimators. What is reported must be what `evaluate` finds. Bad input must be a
 ValueError of ours or the booster's own error; never a crash, a hang, another error, or a constant model without a word.
 The memory of a process must stay flat. Cases run in worker processes, so that a crash or a hang is seen, counted and
 survived; each is made from one number, so that `--case 123` runs it again. Counts go to benchmarks/soak.json.
@@ -22,6 +23,7 @@ import os
 import pathlib
 import pickle
 import queue
+import select
 import threading
 import time
 import traceback
@@ -29,12 +31,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+# Threads that spin in wait for work take the processor from the others; it changes no result.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import numpy as np
 
 RESULTS = pathlib.Path(__file__).with_name("soak.json")
 PATIENCE = 600  # seconds for one case before it counts as a hang; the first compile kernels
-CASES_PER_WORKER = 400
-WARM = 100  # cases after which memory is watched
+CASES_PER_WORKER = 4000
+WARM = 500  # cases after which memory is watched
 ALLOWED = 60.0  # MiB that it may grow from then on
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 # LightGBM's OpenMP hangs in a fork of a process in which it has used several threads, with any objective.
@@ -90,7 +95,8 @@ def draw_loss(rng: Any, metric: str, learning_rate: float) -> Any:
     )
     if kind in ("sr", "sglb"):
         estimator = str(rng.choice(["ccs", "ccs", "reinforce"]))
-        loss: Any = sr.StochasticRank(metric, sfa=bool(rng.random() < 0.5), estimator=estimator, **stochastic)
+        noise = str(rng.choice(["normal", "logistic"])) if estimator == "ccs" else "normal"
+        loss: Any = sr.StochasticRank(metric, sfa=bool(rng.random() < 0.5), estimator=estimator, noise=noise, **stochastic)
         if kind == "sglb":
             return sr.SGLB(loss, learning_rate=learning_rate, diffusion_temperature=1e9, model_shrink_rate=1e-3)
         return dataclasses.replace(loss, sfa=False, hessian_constant=0.25) if rng.random() < 0.3 else loss
@@ -100,29 +106,43 @@ def draw_loss(rng: Any, metric: str, learning_rate: float) -> Any:
         return sr.LambdaLoss("ndcg@5", seed=seed)
     if kind == "recommended":
         return sr.recommended(metric, booster="xgboost")
-    made = {"yetirank": lambda: sr.YetiRank(seed=seed), "lambdamart": lambda: sr.LambdaMART(metric, seed=seed)}
+    lambdas = {"norm": bool(rng.random() < 0.5) and "+" not in metric, "noise": float(rng.choice([0.0, 0.5])), "seed": seed}
+    made = {"yetirank": lambda: sr.YetiRank(seed=seed), "lambdamart": lambda: sr.LambdaMART(metric, **lambdas)}
     made |= {"xendcg": lambda: sr.XENDCG(seed=seed), "rmse": lambda: sr.QueryRMSE()}
     return made[kind]()
 
 
 def draw_metric(rng: Any, binary: bool) -> str:
     names = ["ndcg@5", "ndcg", "dcg@3:gain=linear", "mrr", "map@5", "rbp:p=0.8", "precision@3", "recall@5", "hit@3"]
+    names += ["0.7*ndcg@5 + 0.3*mrr", "ndcg@3 + 2*map"]
     return str(rng.choice([*names, "err@5:max_grade=10"] + (["pfound@5"] if binary else [])))
 
 
 def draw_params(rng: Any, booster: str, learning_rate: float) -> dict[str, Any]:
-    depth = int(rng.integers(1, 5))
+    depth, threads = int(rng.integers(1, 5)), int(rng.choice([1, 1, 2]))
     if booster == "xgboost":
-        params: dict[str, Any] = {"eta": learning_rate, "max_depth": depth, "min_child_weight": 0, "nthread": 1}
+        params: dict[str, Any] = {"eta": learning_rate, "max_depth": depth, "min_child_weight": 0, "nthread": threads}
         if rng.random() < 0.3:
             params["subsample"] = 0.8
-        return {**params, "tree_method": str(rng.choice(["hist", "exact"])), "seed": int(rng.integers(100))}
+        if rng.random() < 0.2:
+            params |= {"grow_policy": "lossguide", "max_leaves": 8, "tree_method": "hist"}
+        if rng.random() < 0.2:
+            params["colsample_bytree"] = 0.7
+        return {"tree_method": str(rng.choice(["hist", "exact", "approx"])), **params, "seed": int(rng.integers(100))}
     if booster == "lightgbm":
         params = {"learning_rate": learning_rate, "max_depth": depth, "min_data_in_leaf": 1, "min_data_in_bin": 1}
-        params |= {"min_sum_hessian_in_leaf": 1e-3, "num_threads": 1, "verbose": -1, "seed": int(rng.integers(100))}
-        return {**params, "deterministic": True, "feature_pre_filter": False}
+        params |= {"min_sum_hessian_in_leaf": 1e-3, "num_threads": threads, "verbose": -1, "seed": int(rng.integers(100))}
+        if rng.random() < 0.3:
+            params |= {"bagging_fraction": 0.8, "bagging_freq": 1}
+        if rng.random() < 0.2:
+            params["data_sample_strategy"] = "goss"
+            params = {name: value for name, value in params.items() if not name.startswith("bagging")}
+        return {**params, "deterministic": True, "feature_pre_filter": False, "force_row_wise": True}
     params = {"learning_rate": learning_rate, "depth": depth, "thread_count": 1, "random_seed": int(rng.integers(100))}
-    return {**params, "allow_writing_files": False, "logging_level": "Silent", "bootstrap_type": "Bernoulli"}
+    params["bootstrap_type"] = str(rng.choice(["Bernoulli", "Bayesian", "No"]))
+    if rng.random() < 0.2:
+        params |= {"grow_policy": str(rng.choice(["Depthwise", "Lossguide"])), "bootstrap_type": "Bernoulli"}
+    return {**params, "allow_writing_files": False, "logging_level": "Silent"}
 
 
 # ------------------------------------------------------------ training
@@ -176,7 +196,9 @@ def fit(
 
     ids = None if data.groups is None else np.repeat(np.arange(len(data.groups)), data.groups)
     weights = per_row(data)
-    pool = catboost.Pool(data.features, data.labels, group_id=ids, weight=weights)
+    pool = catboost.Pool(
+        data.features, data.labels, group_id=ids, weight=weights, thread_count=1
+    )  # more would hang in a fork
     metric = None if hasattr(objective, "metric") or hasattr(objective, "loss") else "ndcg@5"
     model = CatBoostStochasticRank(objective, eval_metric=metric, iterations=rounds, **params)
     model.fit(pool, callbacks=[Watch()])
@@ -192,25 +214,24 @@ def in_fork(work: Callable[[], np.ndarray[Any, Any]], seconds: float = 60) -> np
     if child == 0:
         try:
             faulthandler.dump_traceback_later(0.8 * seconds)  # says where it hangs
-            os.write(write, pickle.dumps(work()))
+            with os.fdopen(write, "wb") as file:
+                file.write(pickle.dumps(work()))
             os._exit(0)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
     os.close(write)
-    deadline = time.monotonic() + seconds
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        if time.monotonic() > deadline:
+    content, deadline = b"", time.monotonic() + seconds
+    with os.fdopen(read, "rb", buffering=0) as file:
+        while select.select([file], [], [], max(deadline - time.monotonic(), 0))[0]:
+            if not (part := file.read(2**16)):
+                break
+            content += part
+        else:
             os.kill(child, 9)
             os.waitpid(child, 0)
-            os.close(read)
             raise Broken(f"a fork has not ended after {seconds} seconds")
-        time.sleep(0.01)
-    with os.fdopen(read, "rb") as file:
-        content = file.read()
+    _, status = os.waitpid(child, 0)
     if status:
         raise Broken(f"a fork has ended with status {status}")
     return np.asarray(pickle.loads(content))
@@ -240,61 +261,200 @@ def good_case(rng: Any) -> str:
         raise Broken(f"{type(error).__name__}: {error}; {shown}") from error
 
 
+class Case(NamedTuple):
+    booster: str
+    objective: Any
+    loss: Any
+    data: Data
+    params: dict[str, Any]
+    rounds: int
+    first: Any  # the scores of its model
+
+    def train(self, objective: Any = None, **params: Any) -> np.ndarray[Any, Any]:
+        """Scores of a training that differs from the first in these alone."""
+        chosen = self.objective if objective is None else objective
+        return fit(self.booster, chosen, self.data, {**self.params, **params}, self.rounds)
+
+
+THREADS = {"xgboost": "nthread", "lightgbm": "num_threads", "catboost": "thread_count"}
+
+
+def check_again(case: Case) -> None:
+    same("again", case.first, case.train())
+
+
+def check_threads(case: Case) -> None:
+    if any(field.name == "threads" for field in dataclasses.fields(case.loss)):
+        for threads in (1, 2, 4):
+            other = objective_of(case.booster, dataclasses.replace(case.loss, threads=threads))
+            same(f"for {threads} threads", case.first, case.train(other))
+
+
+def check_booster_threads(case: Case) -> None:
+    for threads in (1, 2, 4):
+        found = case.train(**{THREADS[case.booster]: threads})
+        if not np.isfinite(found).all():
+            raise Broken(f"scores are not finite with {threads} threads of the booster")
+        if case.booster != "catboost":  # whose sums depend on its threads
+            same(f"for {threads} threads of the booster", case.first, found)
+
+
+def check_pickled(case: Case) -> None:
+    same("after pickling", case.first, case.train(pickle.loads(pickle.dumps(case.objective))))
+
+
+def check_interrupted(case: Case) -> None:
+    try:
+        fit(case.booster, case.objective, case.data, case.params, case.rounds, stop_at=2)
+        raise Broken("an interruption was swallowed")
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:
+        if "KeyboardInterrupt" not in str(error):  # CatBoost makes an error of its own of it
+            raise
+    same("after an interruption", case.first, case.train())
+
+
+def at_once(*work: Callable[[], Any]) -> list[Any]:
+    """What these give, each in a thread of its own."""
+    results: list[Any] = [None] * len(work)
+
+    def run(at: int) -> None:
+        try:
+            results[at] = work[at]()
+        except Exception as error:
+            results[at] = error
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(work))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+def check_two_threads(case: Case) -> None:
+    for found in at_once(case.train, case.train):
+        same("from two threads at once", case.first, found)
+
+
+def check_beside(case: Case) -> None:
+    """Another booster trains in another thread, both with threads of their own."""
+    other = BOOSTERS[(BOOSTERS.index(case.booster) + 1) % len(BOOSTERS)]
+    rng = np.random.default_rng(case.rounds)
+    params = {**draw_params(rng, other, 0.1), THREADS[other]: 2 if other != "catboost" else 1}
+    loss: Any = case.loss.loss if hasattr(case.loss, "learning_rate") else case.loss
+    expected = fit(other, objective_of(other, loss), case.data, params, case.rounds)
+    found = at_once(case.train, lambda: fit(other, objective_of(other, loss), case.data, params, case.rounds))
+    same(f"beside {other}", case.first, found[0])
+    same(f"{other} beside {case.booster}", expected, found[1])
+
+
+def check_inside(case: Case) -> None:
+    """Each gradient comes after a whole training of the same kind."""
+    sampled = "subsample" in case.params or "colsample_bytree" in case.params  # XGBoost has one random state per thread
+    if case.booster == "catboost" or sampled:  # CatBoost asks its objective from threads of its own
+        return check_again(case)
+
+    def nested(scores: Any, data: Any) -> Any:
+        same("inside an objective", case.first, case.train(pickle.loads(pickle.dumps(case.objective))))
+        return case.objective(scores, data)
+
+    if case.booster == "xgboost" and hasattr(case.loss, "learning_rate"):  # SGLB counts iterations by XGBoost's own call
+        return check_again(case)
+    same("around trainings", case.first, case.train(nested))
+
+
+def check_fork(case: Case) -> None:
+    """One thread of the booster in the child: OpenMP hangs in a fork of a process that has used several, whatever trains."""
+    same("in a fork", case.first, in_fork(lambda: case.train(**{THREADS[case.booster]: 1})))
+
+
+def check_estimator(case: Case) -> None:
+    """The estimator: the same again, from a clone and from a pickle, and its score is what `evaluate` finds."""
+    import sklearn.base
+
+    import stochasticrank_objectives as sr
+    from stochasticrank_objectives import adapters
+
+    kind = {"xgboost": "XGBoostRanker", "lightgbm": "LightGBMRanker", "catboost": "CatBoostRanker"}[case.booster]
+    words = {"n_estimators": case.rounds, "n_jobs": 1, "random_state": 3, "max_depth": 3}
+    rate = {"learning_rate": getattr(case.loss, "learning_rate", 0.1)}
+    more = {"lightgbm": {"min_child_samples": 1, "min_data_in_bin": 1}, "catboost": {"bootstrap_type": "No"}}
+    model = getattr(adapters, kind)(case.loss, metric="ndcg@5", **words, **rate, **more.get(case.booster, {}))
+    x, y, data = case.data.features, case.data.labels, case.data
+    given = {"group": data.groups, "sample_weight": data.weights}
+    scores = model.fit(x, y, **given).predict(x)
+    if not np.isfinite(scores).all():
+        raise Broken("the estimator's scores are not finite")
+    same("from a pickle of the estimator", scores, pickle.loads(pickle.dumps(model)).predict(x))
+    same("from a clone of the estimator", scores, sklearn.base.clone(model).fit(x, y, **given).predict(x))
+    expected = sr.evaluate("ndcg@5", scores, y, data.groups, weights=data.weights)
+    if model.score(x, y, **given) != expected:
+        raise Broken("the estimator's score is not the metric of its predictions")
+
+
+def check_reported(case: Case) -> None:
+    """The metric that the booster reports is the one of its predictions."""
+    import stochasticrank_objectives as sr
+    from stochasticrank_objectives.adapters import LightGBMMetric, XGBoostMetric
+
+    data = case.data
+    if case.booster == "xgboost":
+        import xgboost as xgb
+
+        held, history = xgb.DMatrix(data.features, data.labels, group=data.groups, weight=data.weights), {}
+        model = xgb.train(
+            case.params, held, case.rounds, obj=case.objective, custom_metric=XGBoostMetric("ndcg@5"),
+            evals=[(held, "held")], evals_result=history, verbose_eval=False,
+        )  # fmt: skip
+        scores, told = model.predict(held, output_margin=True), history["held"]["ndcg@5"][-1]
+    elif case.booster == "lightgbm":
+        import lightgbm as lgb
+
+        held = lgb.Dataset(data.features, data.labels, group=data.groups, weight=per_row(data), params=ONE_THREAD)
+        history = {}
+        model = lgb.train(
+            {**case.params, "objective": case.objective, "metric": "None"}, held, case.rounds, valid_sets=[held],
+            valid_names=["held"], feval=LightGBMMetric("ndcg@5"), callbacks=[lgb.record_evaluation(history)],
+        )  # fmt: skip
+        scores, told = model.predict(data.features, raw_score=True), history["held"]["ndcg@5"][-1]
+    else:
+        return check_again(case)
+    # Boosters print a float32, and scores of leaves that differ by rounding may swap neighbours: sums in another order.
+    expected = sr.evaluate("ndcg@5", scores, data.labels, data.groups, weights=data.weights)
+    if abs(told - expected) > 1e-5 and len(np.unique(scores)) == len(scores):
+        raise Broken(f"reports {told}, but its scores have {expected}")
+
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "again": check_again,
+    "threads": check_threads,
+    "booster threads": check_booster_threads,
+    "pickled": check_pickled,
+    "interrupted": check_interrupted,
+    "two threads": check_two_threads,
+    "beside another booster": check_beside,
+    "inside an objective": check_inside,
+    "fork": check_fork,
+    "estimator": check_estimator,
+    "reported": check_reported,
+}
+
+
 def _check(rng: Any, booster: str, data: Data, loss: Any, params: dict[str, Any], rounds: int) -> str:
     objective = objective_of(booster, loss)
     first = fit(booster, objective, data, params, rounds)
     if not np.isfinite(first).all():
         raise Broken("scores are not finite")
-    if np.ptp(first) == 0 and learnable(loss, data):
+    sampled = "subsample" in params or "colsample_bytree" in params or "bagging_fraction" in params
+    if np.ptp(first) == 0 and not sampled and learnable(loss, data):
         raise Broken("the model is constant")
-    what = str(rng.choice(["again", "threads", "booster threads", "pickled", "interrupted", "two threads", "fork"]))
-    if what == "again":
-        same("again", first, fit(booster, objective, data, params, rounds))
-    elif what == "threads" and any(field.name == "threads" for field in dataclasses.fields(loss)):
-        for threads in (1, 2, 4):
-            other = objective_of(booster, dataclasses.replace(loss, threads=threads))
-            same(f"for {threads} threads", first, fit(booster, other, data, params, rounds))
-    elif what == "booster threads":
-        name = {"xgboost": "nthread", "lightgbm": "num_threads", "catboost": "thread_count"}[booster]
-        for threads in (2, 4):
-            found = fit(booster, objective, data, {**params, name: threads}, rounds)
-            if not np.isfinite(found).all():
-                raise Broken(f"scores are not finite with {threads} threads of the booster")
-            if booster != "catboost":  # whose sums depend on its threads
-                same(f"for {threads} threads of the booster", first, found)
-    elif what == "pickled":
-        copied = pickle.loads(pickle.dumps(objective))
-        same("after pickling", first, fit(booster, copied, data, params, rounds))
-    elif what == "interrupted":
-        try:
-            fit(booster, objective, data, params, rounds, stop_at=2)
-            raise Broken("an interruption was swallowed")
-        except KeyboardInterrupt:
-            pass
-        except Exception as error:
-            if "KeyboardInterrupt" not in str(error):  # CatBoost makes an error of its own of it
-                raise
-        same("after an interruption", first, fit(booster, objective, data, params, rounds))
-    elif what == "two threads":
-        results: list[Any] = [None, None]
-
-        def work(at: int) -> None:
-            try:
-                results[at] = fit(booster, objective, data, params, rounds)
-            except Exception as error:
-                results[at] = error
-
-        both = [threading.Thread(target=work, args=(at,)) for at in range(2)]
-        for one in both:
-            one.start()
-        for one in both:
-            one.join()
-        for one in results:
-            if isinstance(one, Exception):
-                raise one
-            same("from two threads at once", first, one)
-    elif what == "fork":
-        same("in a fork", first, in_fork(lambda: fit(booster, objective, data, params, rounds)))
+    what = str(rng.choice(list(CHECKS)))
+    CHECKS[what](Case(booster, objective, loss, data, params, rounds, first))
     return f"{booster}: {what}"
 
 
@@ -323,20 +483,33 @@ BAD_DATA: dict[str, Callable[[Any, Data], Data]] = {
     "label nan": _spoil("labels", np.nan),
     "label infinite": _spoil("labels", np.inf),
     "label negative": _spoil("labels", -1),
+    "label huge": _spoil("labels", 1e6),
+    "label hugest": _spoil("labels", 1e300),
     "weight nan": _spoil("weights", np.nan),
+    "weight infinite": _spoil("weights", np.inf),
+    "weight hugest": _spoil("weights", 1e308),
     "weight negative": _spoil("weights", -1),
     "weights all 0": lambda rng, data: data._replace(weights=np.zeros(len(data.groups))),
     "weights too many": lambda rng, data: data._replace(weights=np.ones(len(data.labels) + 1)),
     "groups sum to less": lambda rng, data: data._replace(groups=data.groups[:-1]),
     "groups sum to more": lambda rng, data: data._replace(groups=np.append(data.groups, 3)),
+    "group negative": lambda rng, data: data._replace(groups=np.append(data.groups[:-1], [-1, data.groups[-1] + 1])),
+    "groups of 0 rows": lambda rng, data: data._replace(groups=np.append(data.groups, 0), weights=None),
+    "groups are halves": lambda rng, data: data._replace(groups=np.append(data.groups[:-1], [0.5, data.groups[-1] - 0.5])),
     "groups missing": lambda rng, data: data._replace(groups=None),
     "labels too few": lambda rng, data: data._replace(labels=data.labels[:-1]),
     "feature infinite": lambda rng, data: data._replace(features=np.where(data.features > 1, np.inf, data.features)),
+    "no features": lambda rng, data: data._replace(features=data.features[:, :0]),
+    "labels are words": lambda rng, data: data._replace(labels=np.array(["high"] * len(data.labels), object)),
+    "features are words": lambda rng, data: data._replace(features=np.full(data.features.shape, "high", object)),
     "no rows": lambda rng, data: Data(data.features[:0], data.labels[:0], data.groups[:0], None),
     "rates that diverge": lambda rng, data: data,
 }
-ACCEPTED = ("feature infinite", "rates that diverge")  # boosters take these; then the model must be sound
-MADE_0 = ("label nan", "weight nan")  # LightGBM makes 0 of NaN before any objective sees it
+# Boosters may take these; then the model must be sound. A group of 0 rows is no query; labels and weights that are huge are
+# numbers.
+ACCEPTED = ("feature infinite", "rates that diverge", "groups of 0 rows", "label huge", "label hugest")
+# LightGBM makes 0 of NaN before any objective sees it.
+MADE_FINITE = ("label nan", "weight nan")
 
 BAD_LOSS: dict[str, Callable[[Any], Any]] = {
     "sigma 0": lambda sr: sr.StochasticRank("ndcg@5", sigma=0),
@@ -391,17 +564,30 @@ def bad_case(rng: Any) -> str:
         elif name in BAD_DATA:
             data = BAD_DATA[name](rng, data)
         scores = fit(booster, objective_of(booster, loss), data, {**draw_params(rng, booster, rate), **more}, 4)
-    except ValueError as error:
-        return f"bad, ValueError: {name}" if str(error) else "bad, a ValueError that says nothing"
     except Exception as error:
-        if type(error).__name__ in OWN_ERRORS:
-            return f"bad, {type(error).__name__}: {name}"
-        raise Broken(f"{booster}, {name}: {type(error).__name__}: {error}") from error
-    if name not in ACCEPTED and not (booster == "lightgbm" and name in MADE_0):
+        if (by := _raised_by(error)) is None or not str(error):
+            raise Broken(f"{booster}, {name}: {type(error).__name__}: {error}") from error
+        return f"bad, {by}: {name}"
+    if name not in ACCEPTED and not (booster == "lightgbm" and name in MADE_FINITE):
         raise Broken(f"{booster}, {name}: accepted without a word; scores from {scores.min():g} to {scores.max():g}")
     if not np.isfinite(scores).all():
         raise Broken(f"{booster}, {name}: scores that are not finite, without a word")
+    finite = np.clip(np.nan_to_num(data.features), -1e3, 1e3)
+    if name not in MADE_FINITE and np.ptp(scores) == 0 and learnable(loss, data._replace(features=finite)):
+        raise Broken(f"{booster}, {name}: a constant model, without a word")
     return f"bad, accepted: {name}"
+
+
+def _raised_by(error: Exception) -> str | None:
+    """Whose error it is: ours, the booster's, that of what makes its data; None if nobody meant to raise it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    if type(error).__name__ in OWN_ERRORS:
+        return type(error).__name__
+    if last.filename == __file__:
+        return "cannot even be said"
+    if "stochasticrank_objectives" in last.filename or f"{os.sep}adapters{os.sep}" in last.filename:
+        return "ValueError" if isinstance(error, ValueError) and (last.line or "").startswith("raise ") else None
+    return f"the booster's {type(error).__name__}" if isinstance(error, (ValueError, TypeError)) else None
 
 
 def run_case(number: int) -> str:
@@ -430,8 +616,8 @@ def worker(numbers: list[int], told: Any) -> None:
         told.put(("begin", number, None))
         try:
             told.put(("ok", number, run_case(number)))
-        except Broken as error:
-            told.put(("broken", number, str(error)))
+        except Exception as error:
+            told.put(("broken", number, f"{type(error).__name__}: {error}"))
         if at % 50 == 49:
             told.put(("memory", at + 1, memory()))
     told.put(("end", None, None))

@@ -161,6 +161,9 @@ def pointer(groups: ArrayLike | None, qid: ArrayLike | None, rows: int) -> Integ
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
+_LARGEST_WEIGHT = 9.9e37  # LightGBM makes 1e38 of infinity
+
+
 def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
     """Weights, one per query or one per row: finite, not negative, and not all 0."""
     array = as_vector("weights", weights)
@@ -169,6 +172,9 @@ def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
     if (wrong := ~(np.isfinite(array) & (array >= 0))).any():
         at = first(wrong)
         raise ValueError(f"weights[{at}] = {array[at]} but a weight is finite and not negative")
+    if (wrong := array >= _LARGEST_WEIGHT).any():
+        at = first(wrong)
+        raise ValueError(f"weights[{at}] = {array[at]:g} is beyond what boosters keep in 32 bits; divide all by the largest")
     if not array.any():
         raise ValueError("weights are all zero, so that nothing counts; leave them out, or give some query a weight above 0")
     return array

@@ -37,9 +37,10 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
 
     Other metrics have other losses (see "Beyond ranked lists"). One of a selection, such as `DCGRR`, says by the sign of a
     score what is shown, which no loss of pairs can learn: it is trained on itself, with steps whose size does not depend on
-    the metric. So is one that names columns of labels, which may disagree about a pair. `AUC`, and a sum with a metric of a whole ranking in it, are trained on themselves too, by the loss above.
-    For `Spearman` and `Kendall`, squared errors of the labels' ranks in their query were as good as any loss of the metric
-    on labels with little signal, no worse on others, and the cheapest.
+    the metric. So is one that names columns of labels, which may disagree about a pair. `AUC`, and a sum with a metric of a
+    whole ranking in it, are trained on themselves too, by the loss above. For `Spearman` and `Kendall`, squared errors of
+    the labels' ranks in their query were as good as any loss of the metric on labels with little signal, no worse on others,
+    and the cheapest.
 
     Parameters
     ----------

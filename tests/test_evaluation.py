@@ -174,6 +174,7 @@ TREC = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ir_measures, on Python 3.12 and later
 def test_trec_eval() -> None:
     rng = np.random.default_rng(2)
     groups = rng.integers(1, 25, 60)

@@ -170,20 +170,6 @@ def test_labels_of_the_benchmark_are_unbiased() -> None:
     assert labels(log, len(data.labels), true) == pytest.approx(0.1 + 0.9 * data.labels / 4, abs=0.1)
 
 
-def test_lightgbms_positions_are_refused_with_the_way_that_works() -> None:
-    lgb = pytest.importorskip("lightgbm")
-    from stochasticrank_objectives.adapters import LightGBMObjective
-
-    data = make_ranking(10, documents=(5, 5), features=4)
-    positions = np.tile(np.arange(5), 10)
-    try:
-        held = lgb.Dataset(data.features, data.labels, group=data.groups, position=positions, params={"verbose": -1})
-    except TypeError:
-        pytest.skip("this LightGBM has no positions")
-    with pytest.raises(ValueError, match=r"debias\(labels, positions, propensities\)"):
-        lgb.train({"objective": LightGBMObjective("ndcg@5"), "verbose": -1}, held, 2)
-
-
 def test_examples_in_docstrings_run() -> None:
     assert doctest.testmod(propensity).attempted > 0
     assert doctest.testmod(propensity).failed == 0

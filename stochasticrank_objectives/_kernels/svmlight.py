@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._constants import Array
 from .policy import inline, inner, kernel
 
 LARGEST_INDEX = 2**31 - 2
@@ -190,24 +192,40 @@ def _stop(state: Any, problem: Any, at: Any) -> None:
     state[AT] = at
 
 
-@kernel
-def parse_block(
-    text: Any,
-    size: Any,
-    base: Any,
-    features: Any,
-    labels: Any,
-    previous: Any,
-    queries: Any,
-    hard: Any,
-    powers: Any,
-    state: Any,
-) -> None:
-    """Fill the rows of whole lines; stop at the first problem.
+class Block(NamedTuple):
+    """Whole lines of text, and the query id that the block before has ended with."""
+
+    text: NDArray[np.uint8]
+    size: int
+    previous: NDArray[np.uint8]
+
+
+class Rows(NamedTuple):
+    """What is filled row by row; `base` is the index of the first feature."""
+
+    features: NDArray[np.float32]
+    labels: Array
+    base: int
+
+
+class Found(NamedTuple):
+    """Places in the text that Python looks at again, and what is carried from block to block.
 
     `queries` takes (row, begin, end, line) of the id wherever it differs from the row before, `hard` takes (row, column,
     begin, end, line) of numbers that need more than double precision to round; a label has column -1.
     """
+
+    queries: NDArray[np.int64]
+    hard: NDArray[np.int64]
+    state: NDArray[np.int64]
+
+
+@kernel
+def parse_block(block: Block, rows: Rows, found: Found, powers: Any) -> None:
+    """Fill the rows of whole lines; stop at the first problem."""
+    text, size, previous = block.text, block.size, block.previous
+    features, labels, base = rows.features, rows.labels, rows.base
+    queries, hard, state = found.queries, found.hard, found.state
     width = features.shape[1]
     known, known_begin, known_end = previous, 0, len(previous)
     p = 0

@@ -45,6 +45,9 @@ from stochasticrank_objectives._kernels.svmlight import (
     ROWS,
     RUN,
     ZERO_AT,
+    Block,
+    Found,
+    Rows,
     parse_block,
     scan_block,
 )
@@ -241,9 +244,8 @@ def _parse(source: _Source, extent: _Extent, base: int, width: int, *, guess: bo
         if size > 4 * len(hard):  # a row takes at least 8 bytes, a pair 4; what is not used takes no memory
             queries, hard = np.empty((len(buffer) // 8 + 1, 4), np.int64), np.empty((len(buffer) // 4 + 1, 5), np.int64)
         state[QUERIES] = state[HARD] = 0
-        text = np.frombuffer(buffer, np.uint8)
-        previous = np.array(bytearray(name), np.uint8)
-        parse_block(text, size, base, features, labels, previous, queries, hard, POWERS, state)
+        block = Block(np.frombuffer(buffer, np.uint8), size, np.array(bytearray(name), np.uint8))
+        parse_block(block, Rows(features, labels, base), Found(queries, hard, state), POWERS)
         for _, begin, end, line in queries[: state[QUERIES]].tolist():
             name = bytes(buffer[begin:end])
             if name in known:

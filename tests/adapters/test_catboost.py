@@ -277,6 +277,10 @@ def test_the_model_refuses_data_before_training() -> None:
         CatBoostObjective("ndcg@5", Pool(TRAIN.features, group_id=TRAIN.qid))
     with pytest.raises(ValueError, match=r"labels\[0\] = -1 is negative"):
         model.fit(Pool(TRAIN.features, TRAIN.labels - 1, group_id=TRAIN.qid))
+    with pytest.raises(ValueError, match=r"labels must be a sequence of numbers"):
+        model.fit(Pool(TRAIN.features, np.full(len(TRAIN.labels), "high", object), group_id=TRAIN.qid))
+    with pytest.raises(ValueError, match=r"labels\[0\] = inf is not finite"):
+        model.fit(Pool(TRAIN.features, np.full(len(TRAIN.labels), 1e300), group_id=TRAIN.qid))
     with pytest.raises(ValueError, match=r"has_time=False does not work .* set has_time=True"):
         CatBoostStochasticRank("ndcg@5", **PARAMS, has_time=False).fit(with_categories(TRAIN))
     with pytest.raises(ValueError, match=r"must be a catboost.Pool"):

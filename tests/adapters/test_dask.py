@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 import itertools
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 import warnings
@@ -24,6 +27,7 @@ with warnings.catch_warnings():
     import distributed
     import lightgbm as lgb
     import xgboost as xgb
+    from sklearn.base import clone
     from xgboost import dask as dxgb
 
 import stochasticrank_objectives as sr
@@ -33,6 +37,7 @@ from stochasticrank_objectives.adapters import (
     XGBoostMetric,
     XGBoostObjective,
     _collective,
+    _dask_lightgbm,
 )
 from stochasticrank_objectives.adapters._partitions import query_keys
 from stochasticrank_objectives.adapters.dask import (
@@ -224,6 +229,46 @@ def test_the_same_noise_is_never_used_by_two_workers(client):
     assert np.abs(fitted[0] - alone.predict(DATA.features)).max() > 1e-3
 
 
+def test_keys_depend_on_which_data_are_together_not_on_numbers_of_workers():
+    class Fake(_collective.Collective):
+        def __init__(self, rank: int, rows: Any) -> None:
+            self.rank, self.size, self.rows = rank, 2, rows
+
+        def gather(self, row: Any) -> Any:
+            self.rows[self.rank] = row
+            return np.array(self.rows)
+
+    def keys(first: Any, second: Any) -> list[Any]:
+        rows = [np.zeros(4), np.zeros(4)]
+        for _ in range(2):  # the second time all rows are known
+            found = [Fake(rank, rows).keys(part, [2], None).tolist() for rank, part in enumerate((first, second))]
+        return found
+
+    assert keys([0, 1], [1, 0]) == keys([1, 0], [0, 1])[::-1]
+    assert keys([0, 1], [0, 1]) == [[0], [2**40]]
+
+
+@pytest.mark.parametrize("booster", ["xgboost"])
+def test_without_keys_noise_depends_on_which_data_are_together(client, booster):
+    """Not on the order of workers, which changes from one training of LightGBM to the next."""
+    loss = sr.StochasticRank("ndcg@5", mu=0.0)
+    found = []
+    for parts in (halves(60, 3, uneven=True), halves(60, 3, uneven=True)[::-1]):
+        placed = Placed(client, DATA, parts)
+        for _ in range(2):
+            if booster == "xgboost":
+                numbers = np.repeat(np.arange(60), DATA.groups[np.concatenate(parts)])  # XGBoost wants them to rise
+                matrix = dxgb.DaskDMatrix(client, placed.X, placed.y, qid=da.from_array(numbers, chunks=placed.qid.chunks))
+                model = dxgb.train(client, XGB, matrix, ROUNDS, obj=XGBoostObjective(loss))["booster"]
+            else:
+                ranker = lgb.DaskLGBMRanker(objective=LightGBMObjective(loss), n_estimators=ROUNDS, **LGB)
+                model = ranker.fit(placed.X, placed.y, group=placed.group).booster_
+            found.append(predict(model))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[2], found[3])
+    np.testing.assert_allclose(found[0], found[2], rtol=1e-3, atol=2e-5)
+
+
 class Units:
     """A loss that writes down the unit that each process finds."""
 
@@ -303,10 +348,11 @@ def test_lightgbm_evaluates_and_stops_by_the_queries_of_all_workers(client):
 def test_lightgbm_refuses_an_evaluation_set_of_which_a_worker_has_no_part(client):
     train, seen = Placed(client, DATA, halves(60)), Placed(client, VALID, [np.arange(30)])
     ranker = lgb.DaskLGBMRanker(objective=LightGBMObjective("ndcg@5"), n_estimators=3, metric="None", **LGB)
+    known = inspect.signature(ranker.fit).parameters
     with pytest.raises(ValueError, match=r"workers have .* evaluation sets: .* use DaskLightGBMRanker"):
         ranker.fit(
-            train.X, train.y, group=train.group, eval_X=seen.X, eval_y=seen.y, eval_group=[seen.group],
-            eval_metric=LightGBMMetric("ndcg@5"),
+            train.X, train.y, group=train.group, eval_group=[seen.group], eval_metric=LightGBMMetric("ndcg@5"),
+            **({"eval_X": seen.X, "eval_y": seen.y} if "eval_X" in known else {"eval_set": [(seen.X, seen.y)]}),
         )  # fmt: skip
     DaskLightGBMRanker("ndcg@5", n_estimators=2, **LGB).fit(train.X, train.y, qid=train.qid)
 
@@ -452,7 +498,7 @@ def idle(client: Any) -> bool:
     return not any(client.processing().values())
 
 
-def wait_until(condition: Any, seconds: float = 20.0) -> None:
+def wait_until(condition: Any, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -499,6 +545,93 @@ def test_a_killed_worker_ends_the_training_within_seconds(client, how, workers, 
     assert fit(client, how, YETI, halves(60, workers), 2) is not None
 
 
+class FailingOnce(Slow):
+    """A loss that fails on the worker with fewer rows, in its third iteration, the first time."""
+
+    def derivatives(self, scores: Any, iteration: int) -> Any:
+        if iteration == 2 and len(scores) < 300 and not (self.folder / "failed").exists():
+            (self.folder / "failed").touch()
+            raise ValueError("this worker has had enough")
+        return self.bound.derivatives(scores, iteration)
+
+
+def trees(model: Any) -> Any:
+    return predict(model if isinstance(model, xgb.Booster) else model.booster_)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_training_that_is_tried_again(client, how, tmp_path):
+    """Dask runs the tasks again: with LightGBM they train the same model, while XGBoost has given up its connections."""
+    parts, begin = [np.arange(40), np.arange(40, 60)], time.monotonic()
+    with dask.annotate(retries=1):
+        if how == "xgboost":
+            with pytest.raises(xgb.core.XGBoostError, match=r"connect|Allreduce|closed"):
+                fit(client, how, FailingOnce(tmp_path), parts, ROUNDS)
+        else:
+            model = fit(client, how, FailingOnce(tmp_path), parts, ROUNDS)
+    assert time.monotonic() - begin < 30
+    assert (tmp_path / "failed").exists()
+    wait_until(lambda: idle(client))
+    expected = fit(client, how, YETI, parts, ROUNDS)
+    if how != "xgboost":
+        np.testing.assert_allclose(trees(model), trees(expected), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_worker_that_comes_late_to_the_training_is_waited_for(client, how, tmp_path):
+    """One of the two stands still while the training starts."""
+    expected = trees(fit(client, how, YETI, halves(60), ROUNDS))
+    placed = {address: pid for address, pid in client.run(os.getpid).items() if address in sorted(client.nthreads())[:2]}
+    late = placed[max(placed)]
+    os.kill(late, signal.SIGSTOP)
+    wake = threading.Timer(2.0, os.kill, (late, signal.SIGCONT))
+    wake.start()
+    try:
+        begin = time.monotonic()
+        found = trees(fit(client, how, YETI, halves(60), ROUNDS))
+        assert 1.5 < time.monotonic() - begin < 30
+    finally:
+        wake.join()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+
+
+class Stuck(Slow):
+    """A loss that never ends on the worker with more rows, as LightGBM that waits for ever does."""
+
+    def derivatives(self, scores: Any, iteration: int) -> Any:
+        if iteration == 2 and len(scores) > 300:
+            (self.folder / f"{os.getpid()}").touch()
+            time.sleep(300)
+        return super().derivatives(scores, iteration)
+
+
+def test_workers_that_do_not_notice_a_loss_are_restarted(client, tmp_path, monkeypatch):
+    """They get new processes, and the next training works."""
+    monkeypatch.setattr(_dask_lightgbm, "_GRACE", 1.0)
+    killed: list[int] = []
+
+    def kill() -> None:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        killed.append(time.monotonic())
+        os.kill(min((int(path.name) for path in tmp_path.iterdir()), key=rows.__getitem__), signal.SIGKILL)
+
+    parts = [np.arange(40), np.arange(40, 60)]
+    pids = client.run(os.getpid)
+    rows = dict(zip((pids[address] for address in sorted(pids)), (len(part) for part in parts), strict=False))
+    thread = threading.Thread(target=kill)
+    thread.start()
+    with pytest.raises(RuntimeError, match=r"worker tcp.* was lost during training; no model was made"):
+        fit(client, "estimator", Stuck(tmp_path), parts)
+    assert time.monotonic() - killed[0] < 30
+    thread.join()
+    client.wait_for_workers(3, timeout=60)
+    wait_until(lambda: idle(client))
+    trained = {int(path.name) for path in tmp_path.iterdir()}
+    assert len(trained) == 2
+    assert not trained & set(client.run(os.getpid).values())  # the one that was not killed is new, too
+    assert fit(client, "estimator", YETI, halves(60), 2) is not None
+
+
 @pytest.mark.parametrize("how", ["xgboost", "estimator"])
 def test_a_late_worker_and_a_retried_task_change_nothing(cluster, client, how, tmp_path):
     """Partitions that fail when they are first read; a fourth worker that starts in the middle of training."""
@@ -539,6 +672,37 @@ def test_a_late_worker_and_a_retried_task_change_nothing(cluster, client, how, t
     with contextlib.suppress(TimeoutError):
         cluster.scale(3)
         wait_until(lambda: len(client.nthreads()) == 3)
+
+
+def test_a_place_that_dask_does_not_tell_at_first_is_asked_for_again():
+    """A Variable that is set just as a worker begins to wait for it is not told: that wait ends with its timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        class Place:
+            asked = 0
+
+            def get(self, timeout: float) -> Any:
+                Place.asked += 1
+                if Place.asked == 1:
+                    time.sleep(timeout)
+                    raise asyncio.TimeoutError
+                return [*server.getsockname()[:2], "00" * 16]
+
+        meeting = object.__new__(_collective.Meeting)
+        meeting.rank, meeting.size, begin = 1, 2, time.monotonic()
+        meeting._peers = [meeting._join(Place(), begin + 60)]
+        assert time.monotonic() - begin < 5
+        assert Place.asked == 2
+        meeting.close()
+
+
+def test_parameters_of_the_booster_are_parameters_of_the_estimator():
+    """LightGBM before 4.6 would forget them."""
+    model = DaskLightGBMRanker("ndcg@5", num_leaves=6, n_estimators=3, min_data_in_bin=1)
+    params = {"num_leaves": 6, "n_estimators": 3, "min_data_in_bin": 1, "loss": "ndcg@5"}
+    assert params.items() <= model.get_params().items()
+    assert params.items() <= clone(model).get_params().items()
+    assert clone(DaskXGBoostRanker("ndcg@5", max_depth=3)).get_params()["max_depth"] == 3
 
 
 def test_what_is_sent_to_workers_is_small():

@@ -112,6 +112,7 @@ def test_seed_changes_the_model():
     assert raw(train(XGBoostObjective("ndcg@5", seed=1))) != raw(train(XGBoostObjective("ndcg@5", seed=2)))
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates dart and gblinear
 @pytest.mark.parametrize(
     ("loss", "booster"),
     [(sr.StochasticRank("ndcg@5"), "gbtree"), (sr.StochasticRank("ndcg@5"), "dart"), (SGLB, "gbtree")],
@@ -128,6 +129,7 @@ def test_continued_training_equals_training_in_one_go(loss, booster, tmp_path):
             np.testing.assert_allclose(on.predict(data), whole, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates gblinear
 def test_canary_the_booster_is_among_the_callers_and_tells_what_the_adapter_relies_on():
     """If this fails, a version of XGBoost calls in another way: `calling`, or what is read from its Booster, must change."""
     seen = []
@@ -459,6 +461,7 @@ def test_sglb_equals_explicit_shrinkage_of_the_old_trees(mode, start):
     assert sglb.shrinkage(rounds) < 0.8
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates dart and gblinear
 def test_sglb_wants_xgboosts_learning_rate():
     for params in ({"max_depth": 3}, {"eta": 0.2}, {"booster": "gblinear", "learning_rate": 0.2}):
         with pytest.raises(ValueError, match=r"learning_rate=0.1 of SGLB is not XGBoost's, 0\.[23]; set both to the same"):
@@ -470,9 +473,10 @@ def test_sglb_wants_xgboosts_learning_rate():
     train(SGLB, params={"booster": "gblinear", "learning_rate": 0.1})
 
 
+@pytest.mark.filterwarnings("ignore")  # XGBoost 3.4 deprecates dart and gblinear
 def test_sglb_refuses_dart():
     with pytest.raises(ValueError, match='use booster="gbtree" with SGLB'):
-        train(SGLB, params={**PARAMS, "booster": "dart"})
+        train(SGLB, params={**PARAMS, "booster": "dart", "rate_drop": 0.1})
 
 
 SYNTHETIC = np.eye(3)[[0, 1, 2, 2, 0]], [3, 2, 1, 3, 2], [3, 2]

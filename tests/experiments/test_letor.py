@@ -206,9 +206,9 @@ def test_numbers_beyond_doubles_need_help_and_get_it(tmp_path: pathlib.Path, mon
     seen = []
     kernel = letor.parse_block
 
-    def spy(*arguments: Any) -> None:
-        kernel(*arguments)
-        seen.append(int(arguments[-1][letor.HARD]))
+    def spy(block: Any, rows: Any, found: Any, powers: Any) -> None:
+        kernel(block, rows, found, powers)
+        seen.append(int(found.state[letor.HARD]))
 
     monkeypatch.setattr(letor, "parse_block", spy)
     down, up = "16777217.0000000000000000000001", "16777219.0000000000000000000001"  # where ties to even go
