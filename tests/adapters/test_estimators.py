@@ -84,7 +84,8 @@ def test_parameters_of_the_loss_are_parameters_of_the_estimator(kind: Any) -> No
     assert np.abs(scores(kind, mu=5) - plain).max() > 1e-3
     np.testing.assert_array_equal(scores(kind, mu=5), scores(kind, loss__mu=5))
     np.testing.assert_array_equal(scores(kind, mu=5), fitted(kind).set_params(loss__mu=5).fit(*xyq()).predict(frame(TEST)))
-    np.testing.assert_array_equal(scores(kind, mu=0.0, loss__permutations=3), plain)  # a default written out
+    permutations = fitted(kind).loss_.permutations
+    np.testing.assert_array_equal(scores(kind, mu=0.0, loss__permutations=permutations), plain)  # a default written out
     explicit = sr.StochasticRank("ndcg@5")
     assert fitted(kind, explicit, samples=2, loss__metric="mrr").loss_ == sr.StochasticRank("mrr", samples=2)
     wrapped = sr.SGLB(explicit, learning_rate=0.3, diffusion_temperature=1e8)
