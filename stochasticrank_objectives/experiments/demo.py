@@ -16,7 +16,7 @@ METRIC = "ndcg@10"
 RIVALS = {booster: own_objectives(booster, parse_metric(METRIC))[0] for booster in BOOSTERS}
 
 
-def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 400) -> list[dict[str, Any]]:
+def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 600) -> list[dict[str, Any]]:
     """Train, print a table, save the learning curves as a picture; returns the rows of the table.
 
     On data like these nothing of the recommended loss was chosen. Both sides have the same settings, and the number of trees
@@ -37,7 +37,7 @@ def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 400) -> 
             bar.set_description(f"{booster} {_short(objective)}")
             trained = train(
                 booster, objective, learn, valid, metric=METRIC,
-                settings=Settings(rounds=rounds, learning_rate=0.3, depth=4, l2=1.0), progress=lambda _: bar.update(),
+                settings=Settings(rounds=rounds, learning_rate=0.1, depth=6, l2=1.0), progress=lambda _: bar.update(),
             )  # fmt: skip
             score = evaluate(METRIC, trained.predict(test.features), test.labels, test.groups)
             row = {"booster": booster, "objective": str(objective), "short": _short(objective)}
