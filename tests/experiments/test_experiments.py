@@ -354,7 +354,7 @@ TRIALS = 5
 def command(folder: pathlib.Path, jobs: int) -> list[str]:
     return [
         sys.executable, "-m", "stochasticrank_objectives", "compare", DATA, "--booster", "lightgbm",
-        "--methods", "sr-r1-soft,sr-r1", "--trials", str(TRIALS), "--rounds", "150", "--patience", "none", "--depth", "2-3",
+        "--methods", "sr-r1-soft,sr-r1", "--trials", str(TRIALS), "--rounds", "600", "--patience", "none", "--depth", "2-3",
         "--seeds", "1", "--jobs", str(jobs), "--output", str(folder),
     ]  # fmt: skip
 
