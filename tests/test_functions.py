@@ -8,6 +8,8 @@ import math
 import pathlib
 import pickle
 import random
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -447,12 +449,30 @@ def test_catboost() -> None:
     assert values[-1] > values[0]
 
 
-def test_command_line(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the module that defines a metric is imported, its name is known."""
-    cli = pytest.importorskip("stochasticrank_objectives.experiments.cli")
-    (tmp_path / "data.txt").write_text("1 qid:1 1:0\n0 qid:1 1:1\n3 qid:1 1:1\n")
-    (tmp_path / "scores.txt").write_text("1\n2\n0\n")
-    assert (
-        cli.main(["evaluate", str(tmp_path / "data.txt"), str(tmp_path / "scores.txt"), "--metric", "varied,own_map"]) == 0
+def test_command_line(tmp_path: pathlib.Path) -> None:
+    """A module in the current folder that defines a metric, named before the command."""
+    (tmp_path / "shop_metrics.py").write_text(
+        "import stochasticrank_objectives as sr\n\n\n@sr.metric\ndef halves(relevance):\n    return relevance[0] / 8\n"
     )
-    assert capsys.readouterr().out.split() == ["varied@4", "0.750000", "own_map", f"{(1 / 2 + 2 / 3) / 2:.6f}"]
+    (tmp_path / "data.txt").write_text("1 qid:1 1:0\n0 qid:1 1:1\n3 qid:1 1:1\n")
+    (tmp_path / "scores.txt").write_text("1\n0\n2\n")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        arguments = [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.remove(''); from stochasticrank_objectives.__main__ import main",
+        ]
+        arguments[-1] += "; sys.exit(main())"
+        return subprocess.run([*arguments, *words], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+
+    evaluation = ["evaluate", "data.txt", "scores.txt", "--metric", "halves,mrr"]
+    assert run("--import", "shop_metrics", *evaluation).stdout.split() == ["halves", "0.375000", "mrr", "1.000000"]
+    compared = ["compare", "generated:20", "--booster", "lightgbm", "--methods", "recommended", "--metric", "halves"]
+    small = ["--trials", "2", "--rounds", "3", "--seeds", "1", "--jobs", "2", "--output", "out"]
+    assert "recommended" in run("--import", "shop_metrics", *compared, *small).stdout  # processes of its own know it, too
+    for words, problem in (([], "unknown metric"), (["--import", "no_such"], "No module named 'no_such'")):
+        failed = run(*words, *evaluation)
+        assert (failed.returncode, failed.stdout) == (2, "")
+        assert problem in failed.stderr
+        assert len(failed.stderr.splitlines()) == 1

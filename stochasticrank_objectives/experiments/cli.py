@@ -6,6 +6,7 @@ import argparse
 import ast
 import concurrent.futures
 import dataclasses
+import importlib
 import math
 import os
 import sys
@@ -24,7 +25,7 @@ _DATA_HELP = (
 
 
 _FILE_HELP = "an svmlight file, plain or gzipped, or - for standard input"
-_NOT_OPTIONS = ("command", "run", "data", "scores", "model", "more", "fields")
+_NOT_OPTIONS = ("command", "run", "data", "scores", "model", "more", "fields", "modules")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; errors in input are one line and exit code 2, Ctrl-C is one line and 130."""
     chosen = _parser().parse_args(arguments)
     try:
+        for module in chosen.modules:
+            _import(module)
         chosen.run(chosen)
     except KeyboardInterrupt:
         kept = (
@@ -106,6 +109,13 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def _import(module: str) -> None:
+    """Import a module of the user's, for what it defines; the current folder is looked into, as by python -m."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    importlib.import_module(module)
+
+
 def _parser() -> argparse.ArgumentParser:
     from stochasticrank_objectives._threads import default_threads
     from stochasticrank_objectives.recommended import BOOSTERS
@@ -118,6 +128,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Gradient-boosted rankers trained on the metric that is reported. Begin with: stochasticrank demo",
     )
     parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "--import", dest="modules", action="append", default=[], metavar="MODULE",
+        help="a module to import first: metrics that it defines are known by their names",
+    )  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, run: Any, text: str, more: str = "") -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ import contextlib
 import csv
 import dataclasses
 import hashlib
+import importlib
 import itertools
 import json
 import multiprocessing
@@ -25,6 +26,7 @@ from typing import Any
 
 from stochasticrank_objectives._threads import default_threads
 from stochasticrank_objectives.evaluation import evaluate
+from stochasticrank_objectives.functions import defining_modules
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import parse_metric
 
@@ -106,8 +108,10 @@ def _train(study: Study, protocol: Protocol, params: Params, seed: int, test: bo
 # ------------------------------------------------------------ processes
 
 
-def _start_worker(threads: int) -> None:
+def _start_worker(threads: int, modules: list[str]) -> None:
     """Ctrl-C is for the process that started this one; when that is gone, however it ended, so is this."""
+    for module in modules:
+        importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["NUMBA_NUM_THREADS"] = str(threads)
     parent = multiprocessing.parent_process()
@@ -141,8 +145,9 @@ class Workers:
     def __enter__(self) -> Workers:
         if self.jobs > 1:
             self._before = set(multiprocessing.active_children())
+            given = (max(1, default_threads() // self.jobs), defining_modules())
             self._pool = concurrent.futures.ProcessPoolExecutor(
-                self.jobs, multiprocessing.get_context("spawn"), _start_worker, (max(1, default_threads() // self.jobs),)
+                self.jobs, multiprocessing.get_context("spawn"), _start_worker, given
             )
         return self
 
