@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import inspect
@@ -187,7 +188,7 @@ class Plan(NamedTuple):
 # ------------------------------------------------------------ the estimator
 
 
-class Ranker(BaseEstimator):  # type: ignore[misc]
+class Ranker(BaseEstimator, abc.ABC):  # type: ignore[misc]
     """What the rankers of the three boosters are made of; each is an estimator of its booster too."""
 
     _booster: ClassVar[str]
@@ -480,9 +481,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]
             threads=processors(self._one_of(_THREADS)) if threads is None else threads,
         )  # fmt: skip
 
+    @abc.abstractmethod
     def _scores(self, X: Any) -> Any:
         """Scores of features that were checked."""
-        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

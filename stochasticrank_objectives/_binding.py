@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any, Generic, TypeVar
 
@@ -60,16 +61,15 @@ class BoundQueries:
         return f"<{self.loss} bound to {self.rows} rows in {len(self.queries.sizes)} queries>"
 
 
-class MetricLoss(Generic[Bound]):
+class MetricLoss(abc.ABC, Generic[Bound]):
     """A frozen dataclass of parameters, `metric` and `threads` among them, that binds data to a `BoundQueries`."""
 
     metric: Any
     threads: Any
 
-    def _bound(
-        self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
-    ) -> Bound:  # pragma: no cover - each loss has its own
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> Bound:
+        """The loss with these data."""
 
     def __str__(self) -> str:
         return printed(self, "metric")

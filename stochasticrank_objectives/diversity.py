@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Sequence
 
@@ -38,7 +39,7 @@ class _Novelty(_Binary):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Topical(Metric):
+class _Topical(Metric, abc.ABC):
     """A metric that is a sum over topics, each a column of the labels."""
 
     _: dataclasses.KW_ONLY
@@ -54,9 +55,9 @@ class _Topical(Metric):
                 raise ValueError(f"a topic is one word of letters, digits and _, the name of a label column, got {topic!r}")
         object.__setattr__(self, "topics", topics)
 
+    @abc.abstractmethod
     def _of_topic(self) -> tuple[float, Metric]:
         """A weight and the metric of each topic."""
-        raise NotImplementedError
 
     def components(self) -> tuple[tuple[float, str | None, Metric], ...]:
         weight, metric = self._of_topic()
