@@ -73,7 +73,8 @@ class XGBoostObjective(Objective):
     """A ranking metric, or a loss, as ``obj=`` of ``xgb.train`` and ``xgb.cv``.
 
     The hessian is 1 per row, times the weight of the row's query, so that a leaf is a gradient step, unless the loss has a
-    hessian; that of a metric's name averages 1 per row. Either way ``min_child_weight`` counts rows, roughly.
+    hessian. So ``min_child_weight`` counts rows. For a metric's name the hessian averages `hessian_mean` per row, one in
+    a hundred: ``min_child_weight=1`` asks for about a hundred rows, and ``lambda=1`` counts as much as these.
 
     No state of a training is kept: the iteration, which selects the noise, is the number of rounds that the calling booster
     has, so training that goes on with ``xgb_model=`` equals training in one go.
@@ -133,9 +134,10 @@ class XGBoostObjective(Objective):
         else:
             self._check_sglb(booster)  # at every iteration: a callback may change the learning rate
             bound, hessian = self._bindings.get((data, booster), lambda: self._bind(data, booster))
-        if not len(hessian):  # no rows, and XGBoost wants nothing for them
-            return hessian, hessian
         _release_idle_threads()
+        if not len(hessian):  # no rows, and XGBoost wants nothing for them; but other processes may wait for a reduction
+            bound.derivatives(np.zeros(bound.rows), iteration)
+            return hessian, hessian
         gradient, second = bound.derivatives(scores, iteration)
         return gradient.astype(_GRADIENT, copy=False), hessian if second is None else second.astype(_GRADIENT, copy=False)
 

@@ -100,8 +100,8 @@ class MetricLoss(abc.ABC, Generic[Bound]):
             queries get the same noise whatever other queries are in the data.
         reduce
             Where several processes train one model, each on its own queries: a function that is given an array of a few
-            numbers and ``"sum"`` or ``"max"``, and returns their sum or largest over all processes. All of them bind at the
-            same time. The adapters pass it.
+            numbers and ``"sum"`` or ``"max"``, and returns their sum or largest over all processes. All of them bind,
+            and later compute derivatives, at the same time. The adapters pass it.
         """
         return self._bound(lay_out(self._bound_metric(), labels, groups, qid, reduce), weights, query_keys)
 

@@ -18,9 +18,9 @@ BOOSTERS = ("xgboost", "lightgbm", "catboost")
 # the noise of the labels; CatBoost, whose trees are simpler, has less need of that than of a smooth gradient. XGBoost lets a
 # leaf be as small as min_child_weight=1 in hessians, where LightGBM asks for 20 rows.
 _RECIPES: dict[str, dict[str, Any]] = {
-    "xgboost": {"neighbours": 40, "permutations": 1, "hessian_mean": 0.02},
+    "xgboost": {"neighbours": 40, "permutations": 1, "hessian_mean": 0.01},
     "lightgbm": {"neighbours": 40, "permutations": 1},
-    "catboost": {"neighbours": 20, "permutations": 3},
+    "catboost": {"neighbours": 20, "permutations": 3, "hessian_mean": 0.1},
 }
 
 

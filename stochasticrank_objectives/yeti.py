@@ -19,8 +19,6 @@ from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
 _NEGLIGIBLE = 1e-4  # positions with a smaller weight than this are left out of YetiRank
-_UNIT_DOCUMENTS = 200_000  # how many documents, at least, are ranked at random to find the unit of the derivatives
-_UNIT_PERMUTATIONS = 1000  # and how often at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +31,10 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     places in the noisy ranking, z are the scores without noise. It is differentiated with dM held fixed. Pairs of which both
     are below the cut of the metric do not count.
 
-    All derivatives are divided by one constant, the mean hessian per row while all scores are equal, so that every order is
-    equally likely. It is estimated once, when data is bound, over the queries that have documents of different gain. So a
-    hessian averages 1 per row where training begins, or `hessian_mean`, whatever the metric and the unit of the labels, and
-    what boosters compare with sums of hessians (regularisation, ``min_child_weight``) counts rows, roughly.
+    All derivatives of an iteration are multiplied by one number, so that hessians average 1 per row, or `hessian_mean`, over
+    the queries that have documents of different gain. So what boosters compare with sums of hessians (regularisation,
+    ``min_child_weight``) counts rows, roughly, whatever the metric and the unit of the labels, and as much in the last
+    iteration as in the first, although pairs that are in the right order have ever smaller hessians.
 
     Reference: Lyzhin, Ustimenko, Gulin & Prokhorenkova, "Which tricks are important for learning to rank?", ICML 2023.
 
@@ -59,9 +57,9 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         the wrong order, most often because of a noisy label, then asks for a huge step. With 2, pairs in the
         right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
     hessian_mean
-        What the hessian averages per row where training begins, above 0. No leaf changes with it, unless the booster
-        compares sums of hessians with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows
-        per leaf, and its ``lambda=1`` counts as much as 10 rows.
+        What the hessian averages per row, above 0. No leaf changes with it, unless the booster compares sums of hessians with
+        a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows per leaf, and its ``lambda=1``
+        counts as much as 10 rows.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -108,11 +106,11 @@ class YetiRank(MetricLoss["BoundYeti"]):
 
     This is `YetiLoss` with one neighbour for a metric that has the weight ``decay^p`` and the label as its gain: rank-biased
     precision for grades, but for a constant factor. It names no metric, so an adapter that reports one must be told which.
-    As in `YetiLoss`, derivatives are divided by a constant that makes the hessian average 1 per row where training begins;
-    so labels that are multiplied by 100 train the same model.
+    As in `YetiLoss`, derivatives are multiplied so that hessians average 1 per row; so labels that are multiplied by 100
+    train the same model.
 
     Reference: Gulin, Kuralenok & Pavlov, "Winning the transfer learning track of Yahoo!'s learning to rank challenge with
-    YetiRank", JMLR W&CP 2011. CatBoost's has a factor of 0.15 instead of the constant.
+    YetiRank", JMLR W&CP 2011. CatBoost's has a constant factor of 0.15 instead.
 
     Parameters
     ----------
@@ -191,10 +189,9 @@ class _Decaying(Metric):
 
 
 class BoundYeti(BoundQueries):
-    """`YetiRank` or `YetiLoss` with its data; made by `bind`. All derivatives are divided by `unit`."""
+    """`YetiRank` or `YetiLoss` with its data; made by `bind`."""
 
     loss: YetiRank | YetiLoss
-    unit: float
 
     def __init__(
         self, loss: YetiRank | YetiLoss, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
@@ -215,8 +212,7 @@ class BoundYeti(BoundQueries):
             )
             for rule in queries.rules
         ]
-        self.unit = self._find_unit() / loss.hessian_mean
-        self._rules = [rule._replace(multipliers=rule.multipliers / self.unit) for rule in self._rules]
+        self._weight = float(queries.reduce(np.array([self._learning_weight()]), "sum")[0])
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
@@ -224,34 +220,40 @@ class BoundYeti(BoundQueries):
 
     def derivatives(self, scores: ArrayLike, iteration: int = 0) -> tuple[Array, Array]:
         """The gradient and the second derivatives, one of each per row; both are 0 for a document without pairs."""
-        loss = self.loss
         values, iteration = check_scores(scores, self.rows), check_whole("iteration", iteration, 0)
-        permutations = int(loss.permutations) if loss.sigma > 0 else 1
-        return self._compute(values, int(loss.seed), iteration, float(loss.sigma), permutations)
+        gradient, hessian = self._of_pairs(values, iteration)
+        self._rescale(gradient, hessian)
+        return gradient, hessian
 
-    def _find_unit(self) -> float:
-        """The mean hessian per row, of queries that have anything to learn from, while all scores are equal."""
-        of_rows = np.repeat(self._query_weights, self.queries.sizes)
-        if self._row_weights is not None:
-            of_rows *= self._row_weights
-        learning = np.zeros(len(self.queries.sizes), bool)
-        learning[self._active] = True
-        learning = np.repeat(learning, self.queries.sizes)
-        reduce = self.queries.reduce
-        rows = int(reduce(np.array([float(learning.sum())]), "sum")[0])
-        if not rows:
-            return 1.0
-        permutations = min(-(-_UNIT_DOCUMENTS // rows), _UNIT_PERMUTATIONS)
-        _, hessian = self._compute(np.zeros(self.rows), 0, 0, 1.0, permutations)
-        total, weight = reduce(np.array([hessian.sum(), of_rows[learning].sum()]), "sum")
-        mean = float(total / max(weight, np.finfo(float).tiny))
-        return mean if mean > 0 and math.isfinite(mean) else 1.0
+    def _learning_weight(self) -> float:
+        """The weights of all rows of queries that have anything to learn from, added up."""
+        active = np.zeros(len(self.queries.sizes), bool)
+        active[self._active] = True
+        of_rows = np.repeat(self._query_weights * active, self.queries.sizes)
+        return float(of_rows.sum() if self._row_weights is None else of_rows @ self._row_weights)
 
-    def _compute(self, values: Array, seed: int, iteration: int, sigma: float, permutations: int) -> tuple[Array, Array]:
+    def _rescale(self, gradient: Array, hessian: Array) -> None:
+        """Multiply both so that the hessian averages `hessian_mean` per row and weight.
+
+        Newton's hessian can be almost 0 where pairs are far in the wrong order. It then counts as half of the gradient, as
+        it does for equal scores, or else gradients would be without bounds.
+        """
+        second, first = self.queries.reduce(np.array([hessian.sum(), np.abs(gradient).sum()]), "sum")
+        size = max(float(second), 0.5 * float(first))
+        if size > np.finfo(float).tiny:
+            times = self.loss.hessian_mean * self._weight / size
+            gradient *= times
+            hessian *= times
+
+    def _of_pairs(self, values: Array, iteration: int) -> tuple[Array, Array]:
+        """The derivatives of the weighted pairs, as they are."""
         from ._kernels import yeti
 
-        key, loss = stream_key(seed, iteration, LOGISTIC), self.loss
-        rankings = Rankings(self._neighbours, sigma, float(loss.mu), permutations, key, 1.0 / loss.max_step)
+        key, loss = stream_key(int(self.loss.seed), iteration, LOGISTIC), self.loss
+        permutations = int(loss.permutations) if loss.sigma > 0 else 1
+        rankings = Rankings(
+            self._neighbours, float(loss.sigma), float(loss.mu), permutations, key, 1.0 / loss.max_step
+        )
         gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
         threads = self._thread_count()
         borders = _threads.borders(np.float64(permutations) * self._cost, threads)

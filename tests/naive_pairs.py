@@ -70,7 +70,7 @@ def yeti_derivatives(
     weights: Sequence[float] | None = None,
     iteration: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `derivatives` of a bound `YetiRank` or `YetiLoss` returns, but for the constant that all is divided by."""
+    """What `derivatives` of a bound `YetiRank` or `YetiLoss` returns, but for the number that all is multiplied by."""
     first, second = np.zeros(len(labels)), np.zeros(len(labels))
     begin = 0
     for query, n in enumerate(groups):
@@ -97,19 +97,18 @@ def bounded(pairs: naive_baselines.Weights, scores: np.ndarray, max_step: float)
     return total
 
 
-def equal_scores_hessian(loss: Any, labels: np.ndarray, groups: Sequence[int], orders: int, rng: Any) -> float:
-    """The mean hessian a row over random orders with equal scores, of queries with documents of different gain."""
-    total, rows, begin = 0.0, 0, 0
-    for n in groups:
-        r = labels[begin : begin + n]
-        begin += n
-        gains = worth(loss, r)
-        if gains.min() < gains.max():
-            rows += n
-            for _ in range(orders):
-                curvature = max(1 / 4, 1 / 2 / loss.max_step)  # of the logistic loss at equal scores
-                total += 2 * sum(pair_weights(loss, rng.permutation(n).tolist(), r).values()) * curvature / orders
-    return total / rows if rows and not math.isclose(total, 0) else 1.0
+def rescaled(
+    derivatives: Sequence[np.ndarray], labels: np.ndarray, groups: Sequence[int], mean: float = 1.0, weights: Any = None
+) -> list[np.ndarray]:
+    """Both derivatives times the number that makes the second average `mean` per row, or per weight of a row, over queries
+    with different labels; the second counts as at least half of the first."""
+    weights = np.ones(len(labels)) if weights is None else weights
+    begins = np.cumsum([0, *groups])
+    learning = sum(
+        weights[a:b].sum() for a, b in zip(begins[:-1], begins[1:], strict=True) if labels[a:b].min() < labels[a:b].max()
+    )
+    size = max(derivatives[1].sum(), np.abs(derivatives[0]).sum() / 2)
+    return [d * mean * learning / size if size > 0 else d for d in derivatives]
 
 
 def uniforms(n: int, *, seed: int = 0, iteration: int = 0, query_key: int = 0) -> np.ndarray:

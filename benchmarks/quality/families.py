@@ -1,4 +1,4 @@
-"""Six families of generated ranking data that differ in labels, noise, sizes of queries and kind of relevance.
+"""Seven families of generated ranking data that differ in labels, noise, sizes of queries and kind of relevance.
 
 Each is a function of (queries, seed, model_seed). Data of one `model_seed` share a relevance function, so one `seed` can
 serve for training and another for testing; another `model_seed` is another task of the same kind.
@@ -137,6 +137,13 @@ def clean(queries: int, seed: int, model_seed: int) -> RankingData:
     return _done(draw, _grades(draw, relevance, [0.55, 0.78, 0.90, 0.97], 0.4))
 
 
+def tidy(queries: int, seed: int, model_seed: int) -> RankingData:
+    """Five grades with little noise, as in `clean`, but short queries: few rows to learn from."""
+    draw = _draw("tidy", Shape((5, 40), 14, 3, 5), queries, seed, model_seed)
+    relevance = 0.7 * _linear(draw) + _nonlinear(draw, 10) + 0.45 * draw.rng.normal(size=len(draw.query))
+    return _done(draw, _grades(draw, relevance, [0.55, 0.78, 0.90, 0.97], 0.4))
+
+
 def web(queries: int, seed: int, model_seed: int) -> RankingData:
     """Five grades, most of them 0 and very few 4, heavy tails, many irrelevant features."""
     draw = _draw("web", Shape((30, 70), 12, 4, 24, heavy=True), queries, seed, model_seed)
@@ -166,8 +173,8 @@ def shop(queries: int, seed: int, model_seed: int) -> RankingData:
     return _done(draw._replace(features=features), _grades(draw, relevance, [0.7], 0.5))
 
 
-CHOSEN_ON: dict[str, Family] = {"noisy": noisy, "clicks": clicks, "clean": clean}
+CHOSEN_ON: dict[str, Family] = {"noisy": noisy, "clicks": clicks, "clean": clean, "tidy": tidy}
 JUDGED_ON: dict[str, Family] = {"web": web, "answer": answer, "shop": shop}
 FAMILIES: dict[str, Family] = {**CHOSEN_ON, **JUDGED_ON}
-GRADES = {"noisy": 4, "clicks": 1, "clean": 4, "web": 4, "answer": 1, "shop": 1}
+GRADES = {"noisy": 4, "clicks": 1, "clean": 4, "tidy": 4, "web": 4, "answer": 1, "shop": 1}
 """The highest label of each family."""
