@@ -15,8 +15,9 @@ Recommended: TypeAlias = YetiLoss | StochasticRank | QueryRMSE
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 
 # What differs between the boosters. The fewer rankings are drawn for one gradient, the more its noise protects from learning
-# the noise of the labels; CatBoost, whose trees are simpler, has less need of that than of a smooth gradient. XGBoost lets a
-# leaf be as small as min_child_weight=1 in hessians, where LightGBM asks for 20 rows.
+# the noise of the labels; CatBoost, whose trees are simpler, has less need of that than of a smooth gradient. The mean of
+# the hessian says how many rows XGBoost's lambda=1 and min_child_weight=1 (100) and CatBoost's l2_leaf_reg=3 (30) stand for.
+# LightGBM has nothing of the kind by default, and asks for 20 rows per leaf.
 _RECIPES: dict[str, dict[str, Any]] = {
     "xgboost": {"neighbours": 40, "permutations": 1, "hessian_mean": 0.01},
     "lightgbm": {"neighbours": 40, "permutations": 1},
@@ -32,8 +33,8 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least 40
     (CatBoost: 20). The loss weighs pairs of documents by what a swap of the two would change in noisy rankings; its steps
     are bounded, which makes it robust to noisy labels. All this was chosen in a study of generated and real data (see "Which
-    metric to train on" in the documentation). The boosters differ in how many rankings are drawn, and in the unit of the
-    hessian, which XGBoost compares with its ``min_child_weight`` and ``lambda``.
+    metric to train on" in the documentation). The boosters differ in how many rankings are drawn, and in the mean of the
+    hessian, which XGBoost compares with its ``min_child_weight`` and ``lambda``, and CatBoost with its ``l2_leaf_reg``.
 
     Other metrics have other losses (see "Beyond ranked lists"). One of a selection, such as `DCGRR`, says by the sign of a
     score what is shown, which no loss of pairs can learn: it is trained on itself, with steps whose size does not depend on
@@ -57,7 +58,7 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     >>> print(recommended("ndcg@10", booster="lightgbm"))
     YetiLoss('dcg@40:gain=linear', neighbours=40, permutations=1, max_step=2.0)
     >>> print(recommended("mrr", booster="catboost", train_on="ndcg@10"))
-    YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0)
+    YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0, hessian_mean=0.1)
     >>> print(recommended("dcgrr@10", booster="lightgbm"))
     StochasticRank('dcgrr@10', sfa=False, hessian_constant=0.0)
     >>> print(recommended("spearman", booster="xgboost"))

@@ -57,9 +57,9 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         the wrong order, most often because of a noisy label, then asks for a huge step. With 2, pairs in the
         right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
     hessian_mean
-        What the hessian averages per row, above 0. No leaf changes with it, unless the booster compares sums of hessians with
-        a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows per leaf, and its ``lambda=1``
-        counts as much as 10 rows.
+        What the hessian averages per row, above 0. No leaf changes with it, unless the booster compares sums of hessians
+        with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows per leaf, and its
+        ``lambda=1`` counts as much as 10 rows.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -251,9 +251,7 @@ class BoundYeti(BoundQueries):
 
         key, loss = stream_key(int(self.loss.seed), iteration, LOGISTIC), self.loss
         permutations = int(loss.permutations) if loss.sigma > 0 else 1
-        rankings = Rankings(
-            self._neighbours, float(loss.sigma), float(loss.mu), permutations, key, 1.0 / loss.max_step
-        )
+        rankings = Rankings(self._neighbours, float(loss.sigma), float(loss.mu), permutations, key, 1.0 / loss.max_step)
         gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
         threads = self._thread_count()
         borders = _threads.borders(np.float64(permutations) * self._cost, threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -103,10 +104,8 @@ def rescaled(
     """Both derivatives times the number that makes the second average `mean` per row, or per weight of a row, over queries
     with different labels; the second counts as at least half of the first."""
     weights = np.ones(len(labels)) if weights is None else weights
-    begins = np.cumsum([0, *groups])
-    learning = sum(
-        weights[a:b].sum() for a, b in zip(begins[:-1], begins[1:], strict=True) if labels[a:b].min() < labels[a:b].max()
-    )
+    queries = itertools.pairwise(np.cumsum([0, *groups]))
+    learning = sum(weights[a:b].sum() for a, b in queries if labels[a:b].min() < labels[a:b].max())
     size = max(derivatives[1].sum(), np.abs(derivatives[0]).sum() / 2)
     return [d * mean * learning / size if size > 0 else d for d in derivatives]
 

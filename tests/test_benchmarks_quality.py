@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 pytest.importorskip("sklearn")
-from benchmarks.quality import compare, datasets, families, real, store
+from benchmarks.quality import compare, datasets, families, real, store, timing
 from benchmarks.quality.boosters import Limits, Setting, checkpoints
 from benchmarks.quality.cells import Cell, Record, block_means, run
 from benchmarks.quality.objectives import BOOSTERS, METRICS, OWN, resolve
@@ -118,6 +118,9 @@ def _record(objective: str, replicate: int, test: list[float], valid: float) -> 
     }
 
 
+OF_NAME = _record(resolve("name:ndcg@10", "lightgbm", 0.1, 1).name, 0, [0.6], 0.8)
+
+
 def test_pairing_and_pooling() -> None:
     ours = {r: _record("ours", r, [0.5 + r, 0.7 + r], 0.9) for r in (0, 1)}
     own = {r: _record("own:lambdarank", r, [0.4 + r, 0.5 + r], 0.7) for r in (0, 1, 2)}
@@ -131,10 +134,28 @@ def test_pairing_and_pooling() -> None:
     assert pooled.weighted == pytest.approx(0.8 * 0.15)  # weights 4 to 1
     assert pooled.equal == pytest.approx(0.075)
     assert pooled.weighted_p < 0.5
-    assert compare.time_ratios(ours, own) == pytest.approx(
-        [2 / 3, 2 / 3]
-    )  # 0.7 is half-way from 0.5 to 0.9, at 2 of 3 seconds
-    assert compare.time_ratios(own, ours) == [math.inf, math.inf]
+    assert compare.seconds_to(ours[0], 0.7) == pytest.approx(2.0)  # half-way from 0.5, at one second, to 0.9, at three
+    assert compare.seconds_to(own[0], 0.9) == math.inf
+
+
+def test_seconds_of_both_trained_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "read", lambda name: {"0": _record("own:lambdarank", 0, [0.5], 0.7), "1": OF_NAME})
+    monkeypatch.setattr(timing, "SECONDS", tmp_path / "seconds.json")
+    monkeypatch.setattr(timing, "run", lambda cell, folder: run(cell, folder, FEW))
+    timing.measure(["clicks-60"], ["lightgbm"], None, again=False)
+    stored = timing.read()
+    assert list(stored) == ["clicks-60|0|lightgbm"]
+    row = stored["clicks-60|0|lightgbm"]
+    assert row["own"] == "lambdarank, 0.1"
+    assert 0 < row["own's best"] <= row["own's whole"]
+    monkeypatch.setattr(timing, "run", None)  # what is stored is not trained again
+    timing.measure(["clicks-60"], ["lightgbm"], None, again=False)
+    (line,) = timing.summary(["clicks-60"])
+    assert line[:2] == ["lightgbm", "1"]
+    assert timing.ratios([{"ours": None, "own's best": 2.0}, {"ours": 1.0, "own's best": 2.0}], "ours", "own's best") == [
+        math.inf,
+        0.5,
+    ]
 
 
 def test_the_opponents() -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.quality [run|report|explore]`: without a word, run the whole study and report on it."""
+"""`python -m benchmarks.quality [run|time|report|explore]`: without a word, run the whole study and report on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _list(text: str) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["run", "report", "explore"], help="default: run, then report")
+    parser.add_argument("what", nargs="?", choices=["run", "time", "report", "explore"], help="default: run, then report")
     parser.add_argument("--data", type=pathlib.Path, help="folder of the real data sets; without it they are left out")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each")
     parser.add_argument("--sets", type=_list, help="such as noisy-500,MQ2008; default: all")
@@ -25,7 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--objectives", action="append", help="own, variants, recommended, name:METRIC or an expression")
     parser.add_argument("--replicates", type=int, default=2, help="tasks per generated data set")
     parser.add_argument("--rates", type=_list, help="learning rates; default: two per booster")
-    parser.add_argument("--again", action="store_true", help="run cells that are stored, too")
+    parser.add_argument("--again", action="store_true", help="run, time: also what is stored")
     parser.add_argument("--ours", default="recommended", help="report: the objective that is compared with the own ones")
     parser.add_argument("--variants", action="store_true", help="report, explore: own objectives with options are own ones")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("docs/quality"), help="report: where to write")
@@ -49,6 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
         specs = options.objectives or ["own", "recommended"]
         cells = plan(sets, options.boosters, specs, replicates=options.replicates, rates=rates)
         failed = run_all(cells, options.data, jobs=options.jobs, again=options.again)
+    if options.what == "time":
+        from . import timing
+
+        timing.measure(sets, options.boosters, options.data, options.again)
+        timing.show(sets)
     if options.what in (None, "report"):
         from .report import write
 

@@ -1,4 +1,4 @@
-"""Paired differences between objectives, pooled over data sets, and how long each takes to reach the same quality."""
+"""Paired differences between objectives, pooled over data sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import stats
 
 from . import datasets
 from .cells import Record
-from .objectives import METRICS, STOPS_ON, opponents, resolve
+from .objectives import METRICS, opponents, resolve
 
 Records = dict[str, Record]
 ByReplicate = dict[int, Record]
@@ -122,28 +122,18 @@ def seconds_to(record: Record, value: float) -> float:
     return float(seconds[at - 1] + part * (seconds[at] - seconds[at - 1]))
 
 
-def time_ratios(ours: ByReplicate, own: ByReplicate) -> list[float]:
-    """For each replicate the seconds that ours takes to the best validation NDCG@10 of own, over own's."""
-    ratios = []
-    for replicate in sorted(set(ours) & set(own)):
-        best = max(value for _, _, value in own[replicate]["curve"])
-        ratios.append(seconds_to(ours[replicate], best) / seconds_to(own[replicate], best))
-    return ratios
-
-
 class Comparison(NamedTuple):
-    """Ours on one data set with one booster: differences per metric, and ratios of times."""
+    """Ours on one data set with one booster: differences per metric."""
 
     data: str
     booster: str
     careful: dict[str, Difference]  # to what a careful user would take, chosen by validation
     hard: dict[str, Difference]  # to the own objective that is best on test data
-    ratios: list[float]
 
 
 def compare(data: str, booster: str, spec: str, records: Records, *, variants: bool = False) -> Comparison | None:
     """Ours beside the own objectives; None if nothing is stored of either."""
-    careful, hard, ratios = {}, {}, []
+    careful, hard = {}, {}
     against = of(records, booster, opponents(booster, variants=variants))
     for metric in METRICS:
         ours = by_validation(of(records, booster, names_of(spec, data, booster, metric, records)), metric)
@@ -154,6 +144,4 @@ def compare(data: str, booster: str, spec: str, records: Records, *, variants: b
             careful[metric] = one
         if other is not None:
             hard[metric] = other
-        if metric == STOPS_ON:
-            ratios = time_ratios(ours, own)
-    return Comparison(data, booster, careful, hard, ratios) if careful else None
+    return Comparison(data, booster, careful, hard) if careful else None

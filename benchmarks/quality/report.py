@@ -6,10 +6,8 @@ import math
 import pathlib
 from typing import Any
 
-import numpy as np
-
 from ..harness import table
-from . import datasets, store
+from . import datasets, store, timing
 from .compare import Comparison, Difference, Pooled, best_own, by_validation, compare, names_of, of, paired, pool
 from .objectives import BOOSTERS, METRICS, STOPS_ON, opponents
 
@@ -18,6 +16,11 @@ ABOUT = {
     "chosen": "The half of the data sets on which the recommended losses were chosen.",
     "judged": "The half of the data sets on which nothing was chosen.",
 }
+ABOUT_SECONDS = (
+    "Medians over tasks. The own objective and learning rate that validation prefers, and ours, one after the other on a "
+    "quiet machine, with one thread (`python -m benchmarks.quality time`). Own's whole training goes on for 100 trees after "
+    "its best value."
+)
 KINDS = {"careful": "own objective chosen by validation", "hard": "own objective that is best on test data"}
 
 
@@ -65,16 +68,6 @@ def _set_table(comparisons: list[Comparison], metric: str) -> str:
     return _markdown(["data set", "booster", "best own", "ours", "to own by validation", "to best own"], rows)
 
 
-def _time_table(comparisons: list[Comparison]) -> str:
-    rows = []
-    for booster in BOOSTERS:
-        ratios = [ratio for one in comparisons if one.booster == booster for ratio in one.ratios]
-        if ratios:
-            reached = sum(map(math.isfinite, ratios))
-            rows.append([booster, f"{np.median(ratios):.2f}", f"{reached} of {len(ratios)}"])
-    return _markdown(["booster", "median ratio of seconds", "reached"], rows)
-
-
 def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
     parts = [
         f"# Quality of rankers: the {half} half\n",
@@ -84,7 +77,11 @@ def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
     ]
     for kind, meaning in KINDS.items():
         parts += [f"## All data sets, to the {meaning}\n", _pooled_table(comparisons, kind)]
-    parts += ["## Seconds of training to own's best validation NDCG@10, ours over own's\n", _time_table(comparisons)]
+    if rows := timing.summary(list(HALVES[half])):
+        parts += [
+            f"## Seconds of training to own's best validation NDCG@10\n\n{ABOUT_SECONDS}\n",
+            _markdown(timing.HEAD, rows),
+        ]
     for metric in METRICS:
         parts += [f"## {metric}\n", _set_table(comparisons, metric)]
     return "\n".join(parts)
@@ -138,8 +135,12 @@ def _pictures(half: str, comparisons: list[Comparison], output: pathlib.Path) ->
     figure.savefig(output / f"pooled-{half}.png", dpi=110)
 
     figure, axes = _panels("Seconds to own's best validation NDCG@10, ours over own's; a cross: never")
+    timed = {key.split("|")[0]: None for key in timing.read()}
+    sets = [name for name in sets if name in timed]
     for axis, booster in zip(axes, BOOSTERS, strict=True):
-        found = [(sets.index(one.data), ratio) for one in comparisons if one.booster == booster for ratio in one.ratios]
+        rows = {key: row for key, row in timing.read().items() if key.endswith(f"|{booster}") and key.split("|")[0] in sets}
+        every = timing.ratios(list(rows.values()), "ours", "own's best")
+        found = [(sets.index(key.split("|")[0]), ratio) for key, ratio in zip(rows, every, strict=True)]
         reached = [(ratio, place) for place, ratio in found if math.isfinite(ratio)]
         most = max([ratio for ratio, _ in reached], default=1.0) * 2
         axis.scatter([ratio for ratio, _ in reached], [place for _, place in reached])
@@ -165,7 +166,6 @@ def write(spec: str, output: pathlib.Path, *, sets: list[str], boosters: list[st
         _pictures(half, comparisons, output)
         for kind, meaning in KINDS.items():
             print(f"\n{half}: ours ({spec}) to the {meaning}\n\n{_pooled_table(comparisons, kind)}")
-        print(_time_table(comparisons))
 
 
 def explore(
