@@ -369,7 +369,7 @@ def test_weights_of_queries_and_of_rows(kind: Any) -> None:
 @RANKERS
 def test_labels_that_are_words_are_named(kind: Any) -> None:
     words = np.full(len(TRAIN.labels), "high", object)
-    with pytest.raises(ValueError, match="labels must be a sequence of numbers.*'high'"):
+    with pytest.raises(ValueError, match=r"labels must be a sequence of numbers.*'high'"):
         ranker(kind).fit(TRAIN.features, words, qid=TRAIN.qid)
 
 
