@@ -173,6 +173,8 @@ def _drawn(random_state: Any) -> int:
         return int(random_state.integers(np.iinfo(np.int32).max))
     if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
         raise ValueError(f"random_state must be a whole number, a numpy generator or None, got {random_state!r}")
+    if not 0 <= random_state < 2**32:  # LightGBM would wrap a larger one
+        raise ValueError(f"random_state must be at least 0 and below 2**32, as in scikit-learn, got {random_state}")
     return int(random_state)
 
 

@@ -140,7 +140,13 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         plan = self._plan()
         params = {name: value for name, value in plan.params.items() if value is not None}
         if isinstance(X, catboost.Pool):
-            beside = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight, "positions": positions}
+            beside: dict[str, Any] = {
+                "y": y,
+                "qid": qid,
+                "group": group,
+                "sample_weight": sample_weight,
+                "positions": positions,
+            }
             beside |= {"propensities": self._extra.get("propensities"), "baseline": baseline, "eval_qid": eval_qid}
             beside |= {"eval_group": eval_group, "eval_sample_weight": eval_sample_weight, "eval_positions": eval_positions}
             if extra := [name for name, value in beside.items() if value is not None]:

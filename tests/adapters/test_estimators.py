@@ -187,6 +187,9 @@ def test_random_state_seeds_booster_and_noise(kind: Any) -> None:
         fitted(kind, random_state=1, seed=1)
     with pytest.raises(ValueError, match="random_state must be a whole number"):
         fitted(kind, random_state="one")
+    for seed in (-1, 2**32, 2**70):
+        with pytest.raises(ValueError, match=r"random_state must be at least 0 and below 2\*\*32"):
+            fitted(kind, random_state=seed)
 
 
 @RANKERS
