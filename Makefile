@@ -1,8 +1,9 @@
 # make demo: train the three boosters on generated data; make test: everything that is checked; make docs: the site.
-# All create .venv on first use and need nothing but Python 3.10 or later and make.
+# All create .venv on first use and need nothing but Python 3.10 or later and make. WORKERS says how many processes test.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+WORKERS ?= 2
 
 .PHONY: demo test docs pictures oldest newest dist pythons soak bench clean
 
@@ -20,7 +21,7 @@ test: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(MAKE) docs
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n $(WORKERS)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest tests/test_bounds.py
 
 # The site goes to site/; a dead link, a missing page or a public name without a place in the reference is an error.
@@ -41,7 +42,7 @@ oldest:
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-oldest/bin/python -m pip install --quiet 'numpy==1.24.*' 'numba==0.59.*' 'xgboost==2.0.*' 'lightgbm==4.0.*' \
 		'catboost==1.2.2' 'scikit-learn==1.4.*' 'pandas==2.0.*' 'pyarrow==15.*' --editable '.[test]'
-	$(VENV)-oldest/bin/python -m pytest -n 2 --ignore tests/test_notebooks.py \
+	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --ignore tests/test_notebooks.py \
 		--deselect tests/test_baselines.py::test_xgboost_has_the_same_derivatives \
 		--deselect 'tests/adapters/test_dask.py::test_a_training_that_is_tried_again[xgboost]'
 
@@ -51,7 +52,7 @@ newest:
 	$(VENV)-newest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-newest/bin/python -m pip install --quiet --upgrade --pre --upgrade-strategy eager numpy numba xgboost lightgbm catboost \
 		scikit-learn pandas --editable '.[test]'
-	$(VENV)-newest/bin/python -m pytest -n 2 --ignore tests/test_notebooks.py
+	$(VENV)-newest/bin/python -m pytest -n $(WORKERS) --ignore tests/test_notebooks.py
 
 # A wheel and an sdist in dist/: built, looked into, installed into empty environments, and trained with.
 dist:

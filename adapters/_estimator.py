@@ -19,6 +19,7 @@ from stochasticrank_objectives._data import check_labels, check_weights, pointer
 from stochasticrank_objectives.evaluation import Empty, Ties, evaluate
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
+from stochasticrank_objectives.propensity import debias
 
 from ._common import ReportedMetric, as_loss, reported_metric, require, threads_beside
 
@@ -34,6 +35,7 @@ _UNCHECKED = {
 _SEEDS = ("random_state", "seed", "random_seed")
 _THREADS = ("n_jobs", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
 _RATES = ("learning_rate", "eta", "shrinkage_rate")
+_CLICKS = ("propensities", "clip")  # of `debias`
 _OBJECTIVES = ("objective", "objective_type", "app", "application", "loss_function")
 
 
@@ -67,11 +69,12 @@ class Seen(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """Where the queries of some rows, and their weights, were given."""
+    """Where the queries of some rows, their weights, and the positions at which rows were shown, were given."""
 
     qid: ArrayLike | None = None
     group: ArrayLike | None = None
     weights: ArrayLike | None = None
+    positions: ArrayLike | None = None
 
 
 def _columns(X: Any) -> list[Any] | None:
@@ -170,6 +173,8 @@ def _drawn(random_state: Any) -> int:
         return int(random_state.integers(np.iinfo(np.int32).max))
     if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
         raise ValueError(f"random_state must be a whole number, a numpy generator or None, got {random_state!r}")
+    if not 0 <= random_state < 2**32:  # LightGBM would wrap a larger one
+        raise ValueError(f"random_state must be at least 0 and below 2**32, as in scikit-learn, got {random_state}")
     return int(random_state)
 
 
@@ -263,7 +268,7 @@ class Ranker(BaseEstimator, abc.ABC):  # type: ignore[misc]
 
     def _known(self, name: str) -> bool:
         """Whether a name that is not among `_native` is a parameter of the booster, as far as can be told."""
-        return name in _SEEDS or name in _THREADS
+        return name in (*_SEEDS, *_THREADS, *_CLICKS)
 
     def _check_names(self) -> None:
         """Refuse parameters of the loss that it does not have, as soon as they are set."""
@@ -316,7 +321,7 @@ class Ranker(BaseEstimator, abc.ABC):  # type: ignore[misc]
         random_state = self._one_of(_SEEDS)
         seed = None if random_state is None else _drawn(random_state)
         metric, ties, empty = self._reported()
-        ours = {"train_on", *_SEEDS, *_THREADS, *(name for name in self._extra if self._of_loss(name, base))}
+        ours = {"train_on", *_SEEDS, *_THREADS, *_CLICKS, *(name for name in self._extra if self._of_loss(name, base))}
         given = {name: getattr(self, name) for name in self._native} | self._extra
         params = {name: value for name, value in given.items() if name not in ours}
         if self._one_of(_RATES) is None:
@@ -413,15 +418,32 @@ class Ranker(BaseEstimator, abc.ABC):  # type: ignore[misc]
         labels = column_or_1d(np.asarray(y), warn=True)
         if len(labels) != rows:
             raise ValueError(f"X and y must have as many rows: inconsistent numbers of samples, {rows} and {len(labels)}")
-        if labels.dtype.kind == "O":
-            labels = labels.astype(np.float64)
         labels = check_labels(labels, signed=self._reported()[0].signed)
+        labels = self._corrected(labels, queries.positions)
         pointers = pointers_of(queries, column, rows)
         weights = None if queries.weights is None else query_weights(queries.weights, pointers)
         return Data(features, labels, np.diff(pointers), weights)
 
+    def _corrected(self, labels: Array, positions: ArrayLike | None) -> Array:
+        """Labels as they are, or clicks corrected for the positions at which they were made."""
+        clicks = {name: self._extra[name] for name in _CLICKS if name in self._extra}
+        propensities = clicks.pop("propensities", None)
+        if propensities is None and positions is None and not clicks:
+            return labels
+        if propensities is None:
+            raise ValueError(
+                f"{'clip' if positions is None else 'positions'} needs propensities, how likely each position is to be "
+                "looked at; set propensities=estimate_propensities(positions, clicks, items=...) on the estimator"
+            )
+        if positions is None:
+            raise ValueError(
+                "with propensities the labels are clicks, which need positions, where each row was shown; give positions=, "
+                "in evaluation sets eval_positions=: 1 throughout for labels that do not come from clicks"
+            )
+        return debias(labels, positions, propensities, **clicks)
+
     def _evaluation_data(
-        self, eval_set: Any, eval_qid: Any, eval_group: Any, eval_sample_weight: Any, *more: Any
+        self, eval_set: Any, eval_qid: Any, eval_group: Any, eval_sample_weight: Any, eval_positions: Any, *more: Any
     ) -> list[tuple[Any, ...]]:
         """The data of each evaluation set, and what else was given for it."""
         sets = [] if eval_set is None else eval_set
@@ -438,6 +460,7 @@ class Ranker(BaseEstimator, abc.ABC):  # type: ignore[misc]
             return values[at]
 
         given = {"eval_qid": eval_qid, "eval_group": eval_group, "eval_sample_weight": eval_sample_weight}
+        given["eval_positions"] = eval_positions
         if not sets and any(values is not None for values in given.values()):
             raise ValueError(f"{next(n for n, v in given.items() if v is not None)} was given without eval_set")
         return [
@@ -464,16 +487,17 @@ class Ranker(BaseEstimator, abc.ABC):  # type: ignore[misc]
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
     ) -> float:
         """The metric, averaged over queries.
 
         Parameters
         ----------
-        X, y, qid, group, sample_weight
+        X, y, qid, group, sample_weight, positions
             As in `fit`; the weights say how much each query counts.
         """
         self._check_fitted()
-        data = self._data(X, y, Queries(qid, group, sample_weight))
+        data = self._data(X, y, Queries(qid, group, sample_weight, positions))
         metric, ties, empty = self._reported()
         threads = getattr(self.metric, "threads", None) if isinstance(self.metric, ReportedMetric) else None
         return evaluate(

@@ -305,6 +305,10 @@ class CatBoostObjective(CatBoostMetric):
             )
         return self._training
 
+    def _release(self) -> None:
+        """Let go of all data: CatBoost itself never lets go of the objective of a training that was interrupted."""
+        self._known, self._learn, self._training = [], None, None
+
     def _remember(self, error: ValueError) -> ValueError:
         """CatBoost raises an error of its own, with this one in its text."""
         if self._training is not None and self._training.error is None:
@@ -407,6 +411,8 @@ class CatBoostStochasticRank(catboost.CatBoost):  # type: ignore[misc,name-defin
             if objective._training.error is not None:
                 raise ValueError(objective._training.error) from None
             raise
+        finally:
+            objective._release()
 
 
 def _refuse_search(method: str, instead: str) -> NoReturn:

@@ -46,7 +46,8 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         How many threads, for CatBoost and the gradient; CatBoost's ``thread_count`` is the same.
     params
         CatBoost's other parameters, and parameters of the loss: ``loss__mu=0.1``, or ``mu=0.1``, changes the field ``mu`` of
-        the loss. CatBoost is silent unless ``verbose`` is given, and writes no files unless ``allow_writing_files=True`` is.
+        the loss. `propensities` and `clip` correct clicks, as in `XGBoostRanker`. CatBoost is silent unless ``verbose`` is
+        given, and writes no files unless ``allow_writing_files=True`` is.
 
     Attributes
     ----------
@@ -101,10 +102,12 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
         eval_set: Any = None,
         eval_qid: Sequence[ArrayLike] | None = None,
         eval_group: Sequence[ArrayLike] | None = None,
         eval_sample_weight: Sequence[ArrayLike] | None = None,
+        eval_positions: Sequence[ArrayLike] | None = None,
         baseline: ArrayLike | None = None,
         use_best_model: bool | None = None,
         init_model: Any = None,
@@ -123,7 +126,10 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
             The query id of each row, or the size of each query.
         sample_weight
             One per query, or one per row that is the same throughout a query.
-        eval_set, eval_qid, eval_group, eval_sample_weight
+        positions
+            If the labels are clicks and `propensities` is set: where each row was shown; 1 is the top. The labels are then
+            corrected, as by `debias`.
+        eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions
             A list of (X, y), and the same as above for each of them. With `early_stopping_rounds` training stops by the
             first.
         baseline
@@ -134,12 +140,23 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         plan = self._plan()
         params = {name: value for name, value in plan.params.items() if value is not None}
         if isinstance(X, catboost.Pool):
+            beside: dict[str, Any] = {
+                "y": y,
+                "qid": qid,
+                "group": group,
+                "sample_weight": sample_weight,
+                "positions": positions,
+            }
+            beside |= {"propensities": self._extra.get("propensities"), "baseline": baseline, "eval_qid": eval_qid}
+            beside |= {"eval_group": eval_group, "eval_sample_weight": eval_sample_weight, "eval_positions": eval_positions}
+            if extra := [name for name, value in beside.items() if value is not None]:
+                raise ValueError(f"{', '.join(extra)}: a Pool says everything itself; give it what it should know")
             train, sets = X, eval_set
             self._seen = None
         else:
-            data = self._data(X, y, Queries(qid, group, sample_weight), fitting=True)
+            data = self._data(X, y, Queries(qid, group, sample_weight, positions), fitting=True)
             train = self._pool(data, params, baseline)
-            evaluated = self._evaluation_data(eval_set, eval_qid, eval_group, eval_sample_weight)
+            evaluated = self._evaluation_data(eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions)
             sets = [self._pool(one, params) for (one,) in evaluated] or None
         if "eval_fraction" not in params:
             self._check_early_stopping(self._one_of(_ROUNDS), [] if sets is None else [sets])

@@ -46,9 +46,9 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
         `LightGBMMetric`; by default the metric that is named as `loss`, or the loss's own, or ``"ndcg@10"``.
     params
         Parameters of `lightgbm.LGBMRanker` but for `objective`, any of LightGBM's own, such as ``early_stopping_rounds``,
-        and parameters of the loss: ``loss__mu=0.1``, or ``mu=0.1``, changes the field ``mu`` of the loss. `random_state`
-        seeds LightGBM, and is added to the loss's own seed. `n_jobs` bounds the threads of both. LightGBM is silent unless
-        `verbose` is given.
+        and parameters of the loss: ``loss__mu=0.1``, or ``mu=0.1``, changes the field ``mu`` of the loss. `propensities` and
+        `clip` correct clicks, as in `XGBoostRanker`. `random_state` seeds LightGBM, and is added to the loss's own seed.
+        `n_jobs` bounds the threads of both. LightGBM is silent unless `verbose` is given.
 
     Attributes
     ----------
@@ -98,10 +98,12 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
         eval_set: Sequence[tuple[Any, ArrayLike]] | tuple[Any, ArrayLike] | None = None,
         eval_qid: Sequence[ArrayLike] | None = None,
         eval_group: Sequence[ArrayLike] | None = None,
         eval_sample_weight: Sequence[ArrayLike] | None = None,
+        eval_positions: Sequence[ArrayLike] | None = None,
         eval_names: Sequence[str] | None = None,
         init_score: ArrayLike | None = None,
         eval_init_score: Sequence[ArrayLike] | None = None,
@@ -122,7 +124,10 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
             The query id of each row, or the size of each query.
         sample_weight
             One per query, or one per row that is the same throughout a query.
-        eval_set, eval_qid, eval_group, eval_sample_weight
+        positions
+            If the labels are clicks and `propensities` is set: where each row was shown; 1 is the top. The labels are then
+            corrected, as by `debias`.
+        eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions
             A list of (X, y), and the same as above for each of them. With ``early_stopping_rounds`` training stops when none
             of them has improved for so long.
         eval_names, init_score, eval_init_score, feature_name, categorical_feature, callbacks, init_model
@@ -131,8 +136,8 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
         if self.class_weight is not None:
             raise ValueError("class_weight is for classifiers; give weights of queries as sample_weight")
         plan = self._plan()
-        data = self._data(X, y, Queries(qid, group, sample_weight), fitting=True)
-        sets = self._evaluation_data(eval_set, eval_qid, eval_group, eval_sample_weight, eval_init_score)
+        data = self._data(X, y, Queries(qid, group, sample_weight, positions), fitting=True)
+        sets = self._evaluation_data(eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions, eval_init_score)
         self._check_early_stopping(self._one_of(_ROUNDS), sets)
         given: dict[str, Any] = {}
         if sets:

@@ -35,6 +35,11 @@ _GRADIENT = np.float64 if tuple(map(int, xgb.__version__.split(".")[:2])) >= (2,
 
 
 def _groups_and_weights(data: Any) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    if not hasattr(data, "get_uint_info"):
+        raise ValueError(
+            f"data must be a DMatrix, got {type(data).__name__}: XGBoost's estimators pass queries to no objective; use "
+            "XGBoostRanker, or xgboost.train with a DMatrix"
+        )
     borders, weights = data.get_uint_info("group_ptr"), data.get_weight()
     if len(borders) < 2:
         if not data.num_row() and xgb.collective.is_distributed():  # a worker that has nothing but evaluation data, say

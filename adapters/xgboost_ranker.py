@@ -44,7 +44,8 @@ class XGBoostRanker(Ranker, xgb.XGBRanker):  # type: ignore[misc,name-defined]
         Parameters of `xgboost.XGBRanker` but for `objective`, and parameters of the loss: ``loss__mu=0.1`` changes the field
         ``mu`` of the loss, and ``loss__loss__mu`` that of the loss inside `SGLB`. A short ``mu=0.1`` is the same.
         `random_state` seeds XGBoost, and is added to the loss's own seed. `n_jobs` bounds the threads of both.
-        `eval_metric` takes XGBoost's names, reported beside `metric`.
+        `eval_metric` takes XGBoost's names, reported beside `metric`. `propensities` and `clip` correct clicks for the
+        `positions` at which they were made, in `fit` and `score`; see `debias`.
 
     Attributes
     ----------
@@ -89,10 +90,12 @@ class XGBoostRanker(Ranker, xgb.XGBRanker):  # type: ignore[misc,name-defined]
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
         eval_set: Sequence[tuple[Any, ArrayLike]] | tuple[Any, ArrayLike] | None = None,
         eval_qid: Sequence[ArrayLike] | None = None,
         eval_group: Sequence[ArrayLike] | None = None,
         eval_sample_weight: Sequence[ArrayLike] | None = None,
+        eval_positions: Sequence[ArrayLike] | None = None,
         sample_weight_eval_set: Sequence[ArrayLike] | None = None,
         base_margin: ArrayLike | None = None,
         base_margin_eval_set: Sequence[ArrayLike] | None = None,
@@ -111,7 +114,10 @@ class XGBoostRanker(Ranker, xgb.XGBRanker):  # type: ignore[misc,name-defined]
             The query id of each row, or the size of each query.
         sample_weight
             One per query, or one per row that is the same throughout a query.
-        eval_set, eval_qid, eval_group, eval_sample_weight
+        positions
+            If the labels are clicks and `propensities` is set: where each row was shown; 1 is the top. The labels are then
+            corrected, as by `debias`.
+        eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions
             A list of (X, y), and the same as above for each of them. With `early_stopping_rounds` training stops by the
             last.
         sample_weight_eval_set
@@ -130,8 +136,10 @@ class XGBoostRanker(Ranker, xgb.XGBRanker):  # type: ignore[misc,name-defined]
             )
         plan = self._plan()
         params = self._xgb_params(plan)
-        data = self._data(X, y, Queries(qid, group, sample_weight), fitting=True)
-        sets = self._evaluation_data(eval_set, eval_qid, eval_group, eval_sample_weight, base_margin_eval_set)
+        data = self._data(X, y, Queries(qid, group, sample_weight, positions), fitting=True)
+        sets = self._evaluation_data(
+            eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions, base_margin_eval_set
+        )
         self._check_early_stopping(self.early_stopping_rounds, sets)
         train = self._matrix(data, base_margin)
         _check_unused(self, params, plan, train)

@@ -3,9 +3,12 @@
 Trainings of random losses, data and parameters on all three boosters must be finite, not constant, and the same: again, for
 1, 2 and 4 threads, after pickling, after an interruption, from two threads at once, beside a training of another booster,
 inside an objective, in a fork, and by the estimators. What is reported must be what `evaluate` finds. Bad input must be a
-ValueError of ours or the booster's own error; never a crash, a hang, another error, or a constant model without a word.
-The memory of a process must stay flat. Cases run in worker processes, so that a crash or a hang is seen, counted and
-survived; each is made from one number, so that `--case 123` runs it again. Counts go to benchmarks/soak.json.
+ValueError of ours or the booster's own error, which counts as refused; a finding is a crash, a hang, another error, or a
+constant model without a word. Cases run in a process of their own, so that a crash or a hang is seen, counted and survived;
+each is made from one number, so that `--case 123` runs it again.
+
+The last quarter of the time is for memory: each booster trains again and again in one process, with its own objective and
+with ours. Ours must not grow faster. Counts, findings and memory go to benchmarks/soak.json.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import ctypes
 import dataclasses
 import faulthandler
 import gc
+import importlib.metadata
+import itertools
 import json
 import multiprocessing
 import os
@@ -28,7 +33,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 # Threads that spin in wait for work take the processor from the others; it changes no result.
@@ -38,13 +43,29 @@ import numpy as np
 
 RESULTS = pathlib.Path(__file__).with_name("soak.json")
 PATIENCE = 600  # seconds for one case before it counts as a hang; the first compile kernels
-CASES_PER_WORKER = 4000
-WARM = 500  # cases after which memory is watched
-ALLOWED = 60.0  # MiB that it may grow from then on
+EVERY = 50  # cases, or trainings, between two looks at the memory
+FOR_MEMORY = 0.25  # of the time
+LEAK = 2.0  # MiB per 1,000 trainings that ours may grow by beyond the booster's own
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
+OWN_OBJECTIVES = {"xgboost": "rank:ndcg", "lightgbm": "lambdarank", "catboost": "QueryRMSE"}
 # LightGBM's OpenMP hangs in a fork of a process in which it has used several threads, with any objective.
 ONE_THREAD = {"verbose": -1, "num_threads": 1}
 OWN_ERRORS = ("XGBoostError", "LightGBMError", "CatBoostError")
+
+
+class Tally:
+    """How many trainings this process has begun, its forks included; several threads count at once."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(BOOSTERS, 0)
+        self._lock = threading.Lock()
+
+    def add(self, booster: str, trainings: int = 1) -> None:
+        with self._lock:
+            self.counts[booster] += trainings
+
+
+TALLY = Tally()
 
 
 class Data(NamedTuple):
@@ -161,8 +182,12 @@ def per_row(data: Data) -> Any:
 def fit(
     booster: str, objective: Any, data: Data, params: dict[str, Any], rounds: int, stop_at: int | None = None
 ) -> np.ndarray[Any, Any]:
-    """Scores of a model trained on the data; `stop_at` interrupts it there, as Ctrl-C would."""
-    seen = [0]
+    """Scores of a model trained on the data; `stop_at` interrupts it there, as Ctrl-C would.
+
+    The objective is one of ours, or the name of the booster's own.
+    """
+    TALLY.add(booster)
+    seen, own = [0], isinstance(objective, str)
 
     def after(*_: Any) -> bool:
         seen[0] += 1
@@ -177,7 +202,10 @@ def fit(
             after_iteration = staticmethod(after)
 
         held = xgb.DMatrix(data.features, data.labels, group=data.groups, weight=data.weights, nthread=1)
-        model = xgb.train(params, held, rounds, obj=objective, callbacks=[Stop()])
+        if own:
+            model = xgb.train({**params, "objective": objective}, held, rounds, callbacks=[Stop()])
+        else:
+            model = xgb.train(params, held, rounds, obj=objective, callbacks=[Stop()])
         return np.asarray(model.predict(held, output_margin=True), np.float64)
     if booster == "lightgbm":
         import lightgbm as lgb
@@ -199,10 +227,18 @@ def fit(
     pool = catboost.Pool(
         data.features, data.labels, group_id=ids, weight=weights, thread_count=1
     )  # more would hang in a fork
-    metric = None if hasattr(objective, "metric") or hasattr(objective, "loss") else "ndcg@5"
-    model = CatBoostStochasticRank(objective, eval_metric=metric, iterations=rounds, **params)
+    if own:
+        model = catboost.CatBoost({**params, "loss_function": objective, "iterations": rounds})
+    else:
+        metric = None if hasattr(objective, "metric") or hasattr(objective, "loss") else "ndcg@5"
+        model = CatBoostStochasticRank(objective, eval_metric=metric, iterations=rounds, **params)
     model.fit(pool, callbacks=[Watch()])
     return np.asarray(model.predict(pool, prediction_type="RawFormulaVal", thread_count=1), np.float64)
+
+
+def native_data(data: Data) -> Data:
+    """The data with labels that the boosters' own objectives take."""
+    return data._replace(labels=np.minimum(np.floor(data.labels), 4))
 
 
 def in_fork(work: Callable[[], np.ndarray[Any, Any]], seconds: float = 60) -> np.ndarray[Any, Any]:
@@ -258,7 +294,20 @@ def good_case(rng: Any) -> str:
     except Broken as error:
         raise Broken(f"{error}; {shown}") from error
     except Exception as error:
+        if refused_anyway(error, booster, data, params, rounds):
+            return f"refused, with the booster's own objective too: {booster}"
         raise Broken(f"{type(error).__name__}: {error}; {shown}") from error
+
+
+def refused_anyway(error: Exception, booster: str, data: Data, params: dict[str, Any], rounds: int) -> bool:
+    """Whether the booster gives the same error of its own when it trains its own objective on these data."""
+    if type(error).__name__ not in OWN_ERRORS:
+        return False
+    try:
+        fit(booster, OWN_OBJECTIVES[booster], native_data(data), params, rounds)
+    except Exception as other:
+        return (type(error), str(error)) == (type(other), str(other))
+    return False
 
 
 class Case(NamedTuple):
@@ -284,10 +333,9 @@ def check_again(case: Case) -> None:
 
 
 def check_threads(case: Case) -> None:
-    if any(field.name == "threads" for field in dataclasses.fields(case.loss)):
-        for threads in (1, 2, 4):
-            other = objective_of(case.booster, dataclasses.replace(case.loss, threads=threads))
-            same(f"for {threads} threads", case.first, case.train(other))
+    for threads in (1, 2, 4):
+        other = objective_of(case.booster, dataclasses.replace(case.loss, threads=threads))
+        same(f"for {threads} threads", case.first, case.train(other))
 
 
 def check_booster_threads(case: Case) -> None:
@@ -355,22 +403,28 @@ def check_beside(case: Case) -> None:
 
 def check_inside(case: Case) -> None:
     """Each gradient comes after a whole training of the same kind."""
-    sampled = "subsample" in case.params or "colsample_bytree" in case.params  # XGBoost has one random state per thread
-    if case.booster == "catboost" or sampled:  # CatBoost asks its objective from threads of its own
-        return check_again(case)
 
     def nested(scores: Any, data: Any) -> Any:
         same("inside an objective", case.first, case.train(pickle.loads(pickle.dumps(case.objective))))
         return case.objective(scores, data)
 
-    if case.booster == "xgboost" and hasattr(case.loss, "learning_rate"):  # SGLB counts iterations by XGBoost's own call
-        return check_again(case)
     same("around trainings", case.first, case.train(nested))
 
 
 def check_fork(case: Case) -> None:
     """One thread of the booster in the child: OpenMP hangs in a fork of a process that has used several, whatever trains."""
+    TALLY.add(case.booster)  # the child's own tally is lost
     same("in a fork", case.first, in_fork(lambda: case.train(**{THREADS[case.booster]: 1})))
+
+
+def ranker(booster: str, loss: Any, rounds: int, rate: float) -> Any:
+    """The booster's estimator."""
+    from stochasticrank_objectives import adapters
+
+    kind = {"xgboost": "XGBoostRanker", "lightgbm": "LightGBMRanker", "catboost": "CatBoostRanker"}[booster]
+    words = {"n_estimators": rounds, "n_jobs": 1, "random_state": 3, "max_depth": 3, "learning_rate": rate}
+    more = {"lightgbm": {"min_child_samples": 1, "min_data_in_bin": 1}, "catboost": {"bootstrap_type": "No"}}
+    return getattr(adapters, kind)(loss, metric="ndcg@5", **words, **more.get(booster, {}))
 
 
 def check_estimator(case: Case) -> None:
@@ -378,13 +432,9 @@ def check_estimator(case: Case) -> None:
     import sklearn.base
 
     import stochasticrank_objectives as sr
-    from stochasticrank_objectives import adapters
 
-    kind = {"xgboost": "XGBoostRanker", "lightgbm": "LightGBMRanker", "catboost": "CatBoostRanker"}[case.booster]
-    words = {"n_estimators": case.rounds, "n_jobs": 1, "random_state": 3, "max_depth": 3}
-    rate = {"learning_rate": getattr(case.loss, "learning_rate", 0.1)}
-    more = {"lightgbm": {"min_child_samples": 1, "min_data_in_bin": 1}, "catboost": {"bootstrap_type": "No"}}
-    model = getattr(adapters, kind)(case.loss, metric="ndcg@5", **words, **rate, **more.get(case.booster, {}))
+    TALLY.add(case.booster, 2)
+    model = ranker(case.booster, case.loss, case.rounds, getattr(case.loss, "learning_rate", 0.1))
     x, y, data = case.data.features, case.data.labels, case.data
     given = {"group": data.groups, "sample_weight": data.weights}
     scores = model.fit(x, y, **given).predict(x)
@@ -403,6 +453,7 @@ def check_reported(case: Case) -> None:
     from stochasticrank_objectives.adapters import LightGBMMetric, XGBoostMetric
 
     data = case.data
+    TALLY.add(case.booster)
     if case.booster == "xgboost":
         import xgboost as xgb
 
@@ -423,7 +474,9 @@ def check_reported(case: Case) -> None:
         )  # fmt: skip
         scores, told = model.predict(data.features, raw_score=True), history["held"]["ndcg@5"][-1]
     else:
-        return check_again(case)
+        model = ranker(case.booster, case.loss, case.rounds, getattr(case.loss, "learning_rate", 0.1))
+        model.fit(data.features, data.labels, group=data.groups, sample_weight=data.weights)
+        scores, told = model.predict(data.features), model.get_evals_result()["learn"]["ndcg@5"][-1]
     # Boosters print a float32, and scores of leaves that differ by rounding may swap neighbours: sums in another order.
     expected = sr.evaluate("ndcg@5", scores, data.labels, data.groups, weights=data.weights)
     if abs(told - expected) > 1e-5 and len(np.unique(scores)) == len(scores):
@@ -445,6 +498,18 @@ CHECKS: dict[str, Callable[[Case], None]] = {
 }
 
 
+def checks_for(booster: str, loss: Any, params: dict[str, Any]) -> list[str]:
+    """Which checks can be made of such a training."""
+    left_out = set()
+    if not any(field.name == "threads" for field in dataclasses.fields(loss)):
+        left_out.add("threads")
+    sampled = "subsample" in params or "colsample_bytree" in params  # XGBoost has one random state per thread
+    counted = booster == "xgboost" and hasattr(loss, "learning_rate")  # SGLB counts iterations by XGBoost's own call
+    if booster == "catboost" or sampled or counted:  # CatBoost asks its objective from threads of its own
+        left_out.add("inside an objective")
+    return [name for name in CHECKS if name not in left_out]
+
+
 def _check(rng: Any, booster: str, data: Data, loss: Any, params: dict[str, Any], rounds: int) -> str:
     objective = objective_of(booster, loss)
     first = fit(booster, objective, data, params, rounds)
@@ -453,9 +518,9 @@ def _check(rng: Any, booster: str, data: Data, loss: Any, params: dict[str, Any]
     sampled = "subsample" in params or "colsample_bytree" in params or "bagging_fraction" in params
     if np.ptp(first) == 0 and not sampled and learnable(loss, data):
         raise Broken("the model is constant")
-    what = str(rng.choice(list(CHECKS)))
+    what = str(rng.choice(checks_for(booster, loss, params)))
     CHECKS[what](Case(booster, objective, loss, data, params, rounds, first))
-    return f"{booster}: {what}"
+    return f"held on {booster}: {what}"
 
 
 def learnable(loss: Any, data: Data) -> bool:
@@ -558,24 +623,32 @@ def bad_case(rng: Any) -> str:
         loss = sr.SGLB(loss, learning_rate=rate) if sglb else loss
     if name == "rates that diverge":
         rate = 1e300
+    estimator = name not in BAD_PARAMS and bool(rng.random() < 0.4)
+    way = "estimator, " if estimator else ""
     try:
         if name in BAD_LOSS:
             loss = BAD_LOSS[name](sr)
         elif name in BAD_DATA:
             data = BAD_DATA[name](rng, data)
-        scores = fit(booster, objective_of(booster, loss), data, {**draw_params(rng, booster, rate), **more}, 4)
+        if estimator:
+            TALLY.add(booster)
+            model = ranker(booster, loss, 4, rate)
+            model.fit(data.features, data.labels, group=data.groups, sample_weight=data.weights)
+            scores = np.asarray(model.predict(data.features), np.float64)
+        else:
+            scores = fit(booster, objective_of(booster, loss), data, {**draw_params(rng, booster, rate), **more}, 4)
     except Exception as error:
         if (by := _raised_by(error)) is None or not str(error):
-            raise Broken(f"{booster}, {name}: {type(error).__name__}: {error}") from error
-        return f"bad, {by}: {name}"
-    if name not in ACCEPTED and not (booster == "lightgbm" and name in MADE_FINITE):
-        raise Broken(f"{booster}, {name}: accepted without a word; scores from {scores.min():g} to {scores.max():g}")
+            raise Broken(f"{booster}, {way}{name}: {type(error).__name__}: {error}") from error
+        return f"refused by {by}: {way}{name}"
+    if name not in ACCEPTED and not (booster == "lightgbm" and name in MADE_FINITE and not estimator):
+        raise Broken(f"{booster}, {way}{name}: accepted without a word; scores from {scores.min():g} to {scores.max():g}")
     if not np.isfinite(scores).all():
-        raise Broken(f"{booster}, {name}: scores that are not finite, without a word")
+        raise Broken(f"{booster}, {way}{name}: scores that are not finite, without a word")
     finite = np.clip(np.nan_to_num(data.features), -1e3, 1e3)
     if name not in MADE_FINITE and np.ptp(scores) == 0 and learnable(loss, data._replace(features=finite)):
-        raise Broken(f"{booster}, {name}: a constant model, without a word")
-    return f"bad, accepted: {name}"
+        raise Broken(f"{booster}, {way}{name}: a constant model, without a word")
+    return f"accepted, with a sound model: {way}{name}"
 
 
 def _raised_by(error: Exception) -> str | None:
@@ -584,9 +657,9 @@ def _raised_by(error: Exception) -> str | None:
     if type(error).__name__ in OWN_ERRORS:
         return type(error).__name__
     if last.filename == __file__:
-        return "cannot even be said"
+        return "numpy, before any booster"
     if "stochasticrank_objectives" in last.filename or f"{os.sep}adapters{os.sep}" in last.filename:
-        return "ValueError" if isinstance(error, ValueError) and (last.line or "").startswith("raise ") else None
+        return "a ValueError of ours" if isinstance(error, ValueError) and (last.line or "").startswith("raise ") else None
     return f"the booster's {type(error).__name__}" if isinstance(error, (ValueError, TypeError)) else None
 
 
@@ -607,72 +680,168 @@ def memory() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def worker(numbers: list[int], told: Any) -> None:
+class Told(NamedTuple):
+    """What a worker says."""
+
+    kind: str  # begin, ok, broken or memory
+    case: int
+    what: Any = None
+    trainings: dict[str, int] = {}  # noqa: RUF012 - so far
+
+
+def worker(first: int, told: Any) -> None:
+    """Case after case, until the process is ended."""
     from stochasticrank_objectives import _threads
 
     _threads._WORTH_A_THREAD = 1  # small data, too, are shared among threads
     warnings.simplefilter("ignore")
-    for at, number in enumerate(numbers):
-        told.put(("begin", number, None))
+    for number in itertools.count(first):
+        told.put(Told("begin", number))
         try:
-            told.put(("ok", number, run_case(number)))
+            kind, what = "ok", run_case(number)
         except Exception as error:
-            told.put(("broken", number, f"{type(error).__name__}: {error}"))
-        if at % 50 == 49:
-            told.put(("memory", at + 1, memory()))
-    told.put(("end", None, None))
+            kind, what = "broken", f"{type(error).__name__}: {error}"
+        told.put(Told(kind, number, what, dict(TALLY.counts)))
+        if (number - first) % EVERY == EVERY - 1:
+            told.put(Told("memory", number, memory(), dict(TALLY.counts)))
+
+
+def train_again_and_again(booster: str, own: bool, seed: int, told: Any) -> None:
+    """Training after training of one booster, with its own objective or ours, until the process is ended."""
+    warnings.simplefilter("ignore")
+    for number in itertools.count():
+        rng = np.random.default_rng([seed, number, 78])
+        data, rate = draw_data(rng), 0.1
+        objective: Any = OWN_OBJECTIVES[booster]
+        if not own:
+            objective = objective_of(booster, draw_loss(rng, draw_metric(rng, bool(data.labels.max() <= 1)), rate))
+        try:
+            fit(booster, objective, native_data(data) if own else data, draw_params(rng, booster, rate), 5)
+        except Exception as error:
+            if type(error).__name__ not in OWN_ERRORS:
+                told.put(Told("broken", number, f"{type(error).__name__}: {error}"))
+        if number % EVERY == EVERY - 1:
+            told.put(Told("memory", number, memory(), dict(TALLY.counts)))
+
+
+class Growth(NamedTuple):
+    """Memory of one process, in the order of its trainings."""
+
+    samples: list[tuple[int, float]]  # trainings so far, MiB
+
+    @property
+    def per_thousand(self) -> float | None:
+        """MiB per 1,000 trainings: the slope of a line through all but the first third, in which kernels compile."""
+        late = self.samples[len(self.samples) // 3 :]
+        if len(late) < 3:
+            return None
+        trainings, held = np.array(late, np.float64).T
+        return float(1000 * np.polyfit(trainings, held, 1)[0])
+
+    def summary(self) -> dict[str, Any]:
+        growth = self.per_thousand
+        return {
+            "trainings": self.samples[-1][0] if self.samples else 0,
+            "MiB per 1,000 trainings": None if growth is None else round(growth, 2),
+            "MiB after trainings": {
+                str(at): round(held, 1) for at, held in self.samples[:: max(len(self.samples) // 20, 1)]
+            },
+        }
+
+
+def listen(process: Any, told: Any, deadline: float) -> Iterator[Told | str]:
+    """What a worker says until the deadline, and how it ended if it did so by itself: the process is then ended."""
+    current, since = -1, time.monotonic()
+    process.start()
+    while time.monotonic() < deadline:
+        try:
+            said: Told = told.get(timeout=1)
+        except queue.Empty:
+            if not process.is_alive() and told.empty():
+                yield f"case {current}: crash: the process ended with code {process.exitcode}"
+                break
+            if time.monotonic() - since > PATIENCE:
+                yield f"case {current}: hang: no end after {PATIENCE} seconds"
+                break
+            continue
+        current, since = said.case, time.monotonic()
+        yield said
+    process.kill()
+    process.join()
+
+
+def soak_cases(context: Any, deadline: float, seed: int) -> dict[str, Any]:
+    """Cases until the deadline; a worker that crashes or hangs is followed by another."""
+    counts: collections.Counter[str] = collections.Counter()
+    findings: list[str] = []
+    following, memories, trainings = seed * 10**6, [], collections.Counter[str]()
+    while time.monotonic() < deadline:
+        told = context.Queue()
+        samples, so_far = [], {}
+        for said in listen(context.Process(target=worker, args=(following, told)), told, deadline):
+            if isinstance(said, str):
+                counts[said.split(": ")[1]] += 1
+                findings.append(said)
+                continue
+            following, so_far = said.case + 1, said.trainings or so_far
+            if said.kind == "memory":
+                samples.append((sum(so_far.values()), said.what))
+            elif said.kind == "broken":
+                counts["broken"] += 1
+                findings.append(f"case {said.case}: {said.what}")
+                print(findings[-1], flush=True)
+            elif said.kind == "ok":
+                counts[said.what] += 1
+        memories.append(Growth(samples))
+        trainings.update(so_far)
+    return {"counts": counts, "findings": findings, "memories": memories, "trainings": trainings}
+
+
+def soak_memory(context: Any, minutes: float, seed: int) -> tuple[dict[str, Growth], list[str]]:
+    """Memory over trainings of each booster, with its own objective and with ours."""
+    found, findings = {}, []
+    for booster in BOOSTERS:
+        for own in (True, False):
+            told, deadline = context.Queue(), time.monotonic() + 60 * minutes / 6
+            process = context.Process(target=train_again_and_again, args=(booster, own, seed, told))
+            samples = []
+            for said in listen(process, told, deadline):
+                if isinstance(said, str) or said.kind == "broken":
+                    findings.append(f"memory of {booster}: {said if isinstance(said, str) else said.what}")
+                else:
+                    samples.append((sum(said.trainings.values()), said.what))
+            found[f"{booster}, {'its own objective' if own else 'ours'}"] = Growth(samples)
+        its, ours = (one.per_thousand for one in list(found.values())[-2:])
+        if its is not None and ours is not None and ours > max(its, 0) + LEAK:
+            findings.append(f"memory of {booster}: {ours:.1f} MiB per 1,000 trainings, with its own objective {its:.1f}")
+    return found, findings
 
 
 def soak(minutes: float, seed: int) -> dict[str, Any]:
-    context = multiprocessing.get_context("spawn")
-    deadline, counts, findings = time.monotonic() + 60 * minutes, collections.Counter[str](), []
-    memories: list[list[tuple[int, float]]] = []
-    following, started = seed * 10**6, time.monotonic()
-    while time.monotonic() < deadline:
-        told = context.Queue()
-        numbers = list(range(following, following + CASES_PER_WORKER))
-        process = context.Process(target=worker, args=(numbers, told), daemon=False)
-        process.start()
-        memories.append([])
-        current, since, ended = None, time.monotonic(), False
-        while time.monotonic() < deadline and not ended:
-            try:
-                kind, number, what = told.get(timeout=1)
-            except queue.Empty:
-                if not process.is_alive() and told.empty():
-                    findings.append(f"case {current}: the process ended with code {process.exitcode}")
-                    counts["crash"] += 1
-                    break
-                if time.monotonic() - since > PATIENCE:
-                    findings.append(f"case {current}: no end after {PATIENCE} seconds")
-                    counts["hang"] += 1
-                    break
-                continue
-            since = time.monotonic()
-            if kind == "begin":
-                current, following = number, number + 1
-            elif kind == "memory":
-                memories[-1].append((number, round(what, 1)))
-            elif kind == "end":
-                ended = True
-            else:
-                counts[what if kind == "ok" else "broken"] += 1
-                if kind == "broken":
-                    findings.append(f"case {number}: {what}")
-                    print(findings[-1], flush=True)
-        if not ended:
-            process.kill()
-        process.join()
-    grown = [held[-1][1] - warm[0][1] for held in memories if len(warm := [one for one in held if one[0] >= WARM]) > 1]
-    if any(growth > ALLOWED for growth in grown):
-        findings.append(f"memory grew by {max(grown):.0f} MiB after {WARM} cases")
+    context, started = multiprocessing.get_context("spawn"), time.monotonic()
+    cases = soak_cases(context, started + 60 * minutes * (1 - FOR_MEMORY), seed)
+    growths, findings = soak_memory(context, FOR_MEMORY * minutes, seed)
+    kinds: dict[str, dict[str, int]] = {}
+    for name, count in sorted(cases["counts"].items()):
+        kind, _, what = name.partition(": ")
+        kinds.setdefault(kind, {})[what or kind] = count
+    in_cases, for_memory = (
+        sum(cases["trainings"].values()),
+        sum(one.samples[-1][0] for one in growths.values() if one.samples),
+    )
     return {
         "minutes": round((time.monotonic() - started) / 60, 1),
-        "cases": sum(counts.values()),
-        "findings": findings,
-        "memory grown, MiB": [round(growth, 1) for growth in grown],
-        "memory": memories,
-        "counts": dict(sorted(counts.items())),
+        "seed": seed,
+        "versions": {name: importlib.metadata.version(name) for name in (*BOOSTERS, "numba", "numpy", "scikit-learn")},
+        "findings": [*cases["findings"], *findings],
+        "cases": sum(cases["counts"].values()),
+        "cases per kind": {kind: sum(named.values()) for kind, named in kinds.items()},
+        "trainings": {"in cases": in_cases, **cases["trainings"], "for memory": for_memory, "in all": in_cases + for_memory},
+        "memory": {
+            **{name: one.summary() for name, one in growths.items()},
+            **{f"all cases, process {at + 1}": one.summary() for at, one in enumerate(cases["memories"])},
+        },
+        "counts": kinds,
     }
 
 
@@ -681,6 +850,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=0, help="other cases")
     parser.add_argument("--case", type=int, help="run this one case, here, and show its error")
+    parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     chosen = parser.parse_args()
     if chosen.case is not None:
         from stochasticrank_objectives import _threads
@@ -689,11 +859,13 @@ def main() -> None:
         print(run_case(chosen.case))
         return
     found = soak(chosen.minutes, chosen.seed)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    for name, count in found["counts"].items():
+    chosen.output.write_text(json.dumps(found, indent=1) + "\n")
+    for name, count in found["cases per kind"].items():
         print(f"{count:6} {name}")
-    print(f"{found['cases']} cases in {found['minutes']} minutes, {len(found['findings'])} findings; memory grew by "
-          f"{found['memory grown, MiB']} MiB per worker")  # fmt: skip
+    for name, one in found["memory"].items():
+        print(f"{one['MiB per 1,000 trainings']} MiB per 1,000 trainings, of {one['trainings']}: {name}")
+    print(f"{found['cases']} cases, {found['trainings']['in all']} trainings in {found['minutes']} minutes, "
+          f"{len(found['findings'])} findings")  # fmt: skip
     raise SystemExit(1 if found["findings"] else 0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import pathlib
 import pickle
 import random
@@ -32,7 +31,7 @@ PROPERTY = hypothesis.settings(deadline=None, derandomize=True, database=None, m
 def own_dcg(relevance):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(len(relevance)):
-        total += (2.0 ** relevance[i] - 1.0) / math.log2(i + 2.0)
+        total += (2.0 ** relevance[i] - 1.0) / np.log2(i + 2.0)
     return total
 
 
@@ -41,8 +40,8 @@ def own_ndcg(relevance):  # type: ignore[no-untyped-def]
     best = np.sort(relevance)[::-1]
     total = ideal = 0.0
     for i in range(len(relevance)):
-        total += (2.0 ** relevance[i] - 1.0) / math.log2(i + 2.0)
-        ideal += (2.0 ** best[i] - 1.0) / math.log2(i + 2.0)
+        total += (2.0 ** relevance[i] - 1.0) / np.log2(i + 2.0)
+        ideal += (2.0 ** best[i] - 1.0) / np.log2(i + 2.0)
     return total / ideal if ideal > 0 else 0.0
 
 

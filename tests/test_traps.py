@@ -197,6 +197,11 @@ def test_two_metrics_of_one_name_are_refused() -> None:
     assert {name: len(values) for name, values in history["valid_0"].items()} == {"ndcg@10": 3, "ours": 3}
 
 
+def test_estimators_of_xgboost_that_pass_no_queries() -> None:
+    with pytest.raises(ValueError, match=r"data must be a DMatrix, got ndarray.*use XGBoostRanker"):
+        xgb.XGBModel(objective=XGBoostObjective("ndcg@5"), n_estimators=2, n_jobs=1).fit(LEARN.features, LEARN.labels)
+
+
 def test_ties_are_checked_at_once() -> None:
     for metric in (XGBoostMetric, LightGBMMetric):
         with pytest.raises(ValueError, match='ties must be "worst", "mean" or "best"'):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
+import contextlib
 import dataclasses
 import importlib
 import math
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -452,7 +454,8 @@ def _train(chosen: argparse.Namespace) -> None:
     if chosen.data == chosen.valid == STANDARD:
         raise ValueError("DATA and --valid cannot both come from standard input")
     objective = _objective(chosen, booster, metric)
-    _check_more(chosen, booster, objective)
+    with _about_objective(chosen.objective, booster):
+        _check_more(chosen, booster, objective)
     first_index = chosen.first_index
     if (learn := _generated(chosen.data, 1)) is None:
         learn, _, first_index = read_data(chosen.data, first_index=chosen.first_index)
@@ -472,7 +475,8 @@ def _train(chosen: argparse.Namespace) -> None:
             bar.set_postfix_str(f"{metric} {value:.4f}", refresh=False)
             bar.update()
 
-        trained = train(booster, objective, learn, valid, metric=metric, settings=settings, progress=show)
+        with _about_objective(chosen.objective, booster):
+            trained = train(booster, objective, learn, valid, metric=metric, settings=settings, progress=show)
     rounds = len(trained.curve) if chosen.valid is None else trained.best_rounds
     trained.save(chosen.model, rounds)
     where = "training" if chosen.valid is None else "validation"
@@ -489,9 +493,25 @@ def _objective(chosen: argparse.Namespace, booster: str, metric: Any) -> Any:
         raise ValueError("--train-on, --mu, --sigma and --loss are for our own losses, and do not go with --objective")
     if chosen.objective:
         return chosen.objective
-    loss: Any = as_loss(metric, fields, booster=booster, train_on=chosen.train_on)
+    try:
+        loss: Any = as_loss(metric, fields, booster=booster, train_on=chosen.train_on)
+    except ValueError as error:
+        if any(str(error).startswith((f"{name} ", f"{name}:")) for name, _ in chosen.fields):
+            raise ValueError(f"--loss {error}") from None
+        raise
     seeded = hasattr(loss, "seed") and "seed" not in fields  # squared errors, for Spearman, have no noise
     return dataclasses.replace(loss, seed=chosen.seed) if seeded else loss
+
+
+@contextlib.contextmanager
+def _about_objective(name: str | None, booster: str) -> Iterator[None]:
+    """Boosters do not say where the name of an objective that they do not know comes from."""
+    try:
+        yield
+    except ValueError as error:
+        if name and re.search(r"Unknown objective|loss is not supported", str(error)):
+            raise ValueError(f"--objective {name}: {booster} has no such objective") from None
+        raise
 
 
 def _check_more(chosen: argparse.Namespace, booster: str, objective: Any) -> None:

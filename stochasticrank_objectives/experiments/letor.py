@@ -189,7 +189,9 @@ def _other_kind(buffer: bytearray, size: int) -> str | None:
     if line[:1] in b"{[":
         return "this looks like a JSON file"
     for separator, name in ((b",", "commas"), (b";", "semicolons"), (b"\t", "tabs")):
-        if separator in line and b":" not in line.partition(separator)[0]:
+        head, _, rest = line.partition(separator)
+        prose = separator == b"," and b" " in head and rest.startswith(b" ")
+        if separator in line and b":" not in head and not prose:
             return f"this looks like a CSV file, with fields between {name}"
     try:
         float(line.split()[0])
@@ -469,7 +471,9 @@ class _Files:
                 )
             return base, int(features)
         if width < 1:
-            raise source.refuse(1, "there is no feature in this line nor in any other; pass features= if that is meant")
+            raise source.refuse(
+                1, "there is no feature after qid:ID in this line nor in any other; pass features= if that is meant"
+            )
         cells = width * sum(one.rows for one in self.extents)
         if 4 * cells > max(_MODEST, 100 * sum(one.size for one in self.extents)):
             raise source.refuse(

@@ -244,8 +244,7 @@ def option_for(name: str) -> str | None:
 def unknown_parameters(booster: str, objective: Loss | str, more: dict[str, Any]) -> list[str]:
     """Which of these parameters the booster does not know, or would not use.
 
-    Each of the boosters is asked in its own way: XGBoost and LightGBM would only warn, and train without them. CatBoost
-    refuses them itself when it trains.
+    Each of the boosters is asked in its own way: XGBoost and LightGBM would only warn, and train without them.
     """
     if booster == "lightgbm":
         from lightgbm.basic import _ConfigAliases
@@ -254,7 +253,7 @@ def unknown_parameters(booster: str, objective: Loss | str, more: dict[str, Any]
         every = {alias for name, aliases in known.items() for alias in (name, *aliases)}
         return [name for name in more if name not in every]
     if booster == "catboost":
-        return []
+        return [name for name, value in more.items() if not _known_to_catboost(name, value)]
     from stochasticrank_objectives.adapters.xgboost import xgb
 
     data = xgb.DMatrix(np.zeros((2, 1)), [0, 1], group=[2])
@@ -264,6 +263,17 @@ def unknown_parameters(booster: str, objective: Loss | str, more: dict[str, Any]
         xgb.Booster({**own, **more, "verbosity": 1}, [data]).save_config()
     unused = [found for one in caught for found in re.findall(r"Parameters: \{(.*?)\} are not used", str(one.message))]
     return [name for name in more if any(f'"{name}"' in found for found in unused)]
+
+
+def _known_to_catboost(name: str, value: Any) -> bool:
+    """Whether CatBoost has a parameter of this name; a wrong value is refused when it trains."""
+    from catboost.core import CatBoostError, _check_train_params
+
+    try:
+        _check_train_params({"loss_function": "RMSE", name: value})
+    except CatBoostError as error:
+        return "Unknown option" not in str(error)
+    return True
 
 
 # ------------------------------------------------------------ the three boosters

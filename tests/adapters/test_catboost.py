@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import math
 import os
 import pathlib
 import pickle
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import catboost
@@ -19,6 +21,7 @@ from catboost import CatBoost, CatBoostError, Pool
 from sklearn.base import clone
 
 import stochasticrank_objectives as sr
+from stochasticrank_objectives.adapters import catboost as adapter
 from stochasticrank_objectives.adapters._common import calling
 from stochasticrank_objectives.adapters.catboost import CatBoostMetric, CatBoostObjective, CatBoostStochasticRank
 from stochasticrank_objectives.datasets import RankingData, make_ranking
@@ -525,3 +528,24 @@ def test_canary_catboost_does_what_the_adapter_relies_on() -> None:
             np.testing.assert_array_equal(shown, scores[begin : begin + len(labels)])
         scores = watching.seen[iteration][1]
     assert len(bases) == 2, "labels do not stand in two arrays that stay where they are"
+
+
+def test_an_interrupted_training_lets_go_of_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CatBoost keeps the objective for ever."""
+    held: list[Any] = []
+
+    class Watched(adapter.Training):
+        def __init__(self, learn: Any) -> None:
+            super().__init__(learn)
+            held.append(weakref.ref(self))
+
+    class Stop:
+        def after_iteration(self, info: Any) -> bool:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(adapter, "Training", Watched)
+    with pytest.raises((KeyboardInterrupt, CatBoostError)):
+        CatBoostStochasticRank("ndcg@5", **PARAMS).fit(pool_of(TRAIN), callbacks=[Stop()])
+    gc.collect()
+    assert held
+    assert [one() for one in held] == [None] * len(held)

@@ -187,6 +187,9 @@ def test_random_state_seeds_booster_and_noise(kind: Any) -> None:
         fitted(kind, random_state=1, seed=1)
     with pytest.raises(ValueError, match="random_state must be a whole number"):
         fitted(kind, random_state="one")
+    for seed in (-1, 2**32, 2**70):
+        with pytest.raises(ValueError, match=r"random_state must be at least 0 and below 2\*\*32"):
+            fitted(kind, random_state=seed)
 
 
 @RANKERS
@@ -364,6 +367,80 @@ def test_weights_of_queries_and_of_rows(kind: Any) -> None:
         ranker(kind).fit(*xyq(), sample_weight=np.arange(len(TRAIN.labels)))
     with pytest.raises(ValueError, match="weights are all zero"):
         ranker(kind).fit(*xyq(), sample_weight=0 * weights)
+
+
+@RANKERS
+def test_labels_that_are_words_are_named(kind: Any) -> None:
+    words = np.full(len(TRAIN.labels), "high", object)
+    with pytest.raises(ValueError, match=r"labels must be a sequence of numbers.*'high'"):
+        ranker(kind).fit(TRAIN.features, words, qid=TRAIN.qid)
+
+
+def positions_of(data: Any) -> Any:
+    return np.concatenate([np.random.default_rng(size).permutation(size) + 1 for size in data.groups])
+
+
+@RANKERS
+def test_clicks_are_corrected_for_positions(kind: Any) -> None:
+    clicks, positions, propensities = TRAIN.labels > 1, positions_of(TRAIN), 1 / np.arange(1, TRAIN.groups.max() + 1)
+    data = {"qid": TRAIN.qid, "positions": positions}
+    model = ranker(kind, propensities=propensities, clip=4).fit(TRAIN.features, clicks, **data)
+    corrected = sr.debias(clicks, positions, propensities, clip=4)
+    by_hand = ranker(kind).fit(TRAIN.features, corrected, qid=TRAIN.qid)
+    np.testing.assert_array_equal(model.predict(TEST.features), by_hand.predict(TEST.features))
+    as_they_are = ranker(kind).fit(TRAIN.features, clicks, qid=TRAIN.qid)
+    assert not np.array_equal(model.predict(TEST.features), as_they_are.predict(TEST.features))
+    unlimited = clone(model).set_params(clip=None).fit(TRAIN.features, clicks, **data)
+    assert not np.array_equal(model.predict(TEST.features), unlimited.predict(TEST.features))
+    assert model.score(TRAIN.features, clicks, **data) == by_hand.score(TRAIN.features, corrected, qid=TRAIN.qid)
+    ones = np.ones(len(TEST.labels))
+    true = sr.evaluate("ndcg@5", model.predict(TEST.features), TEST.labels, TEST.groups)
+    assert model.score(TEST.features, TEST.labels, qid=TEST.qid, positions=ones) == true
+
+
+@RANKERS
+def test_positions_of_evaluation_sets(kind: Any) -> None:
+    clicks, propensities = TEST.labels > 1, 1 / np.arange(1, 1 + max(TRAIN.groups.max(), TEST.groups.max()))
+    model = ranker(kind, propensities=propensities)
+    data = {"qid": TRAIN.qid, "positions": positions_of(TRAIN), "eval_qid": [TEST.qid]}
+    sets = [(TEST.features, clicks)]
+    model.fit(TRAIN.features, TRAIN.labels > 1, **data, eval_set=sets, eval_positions=[positions_of(TEST)])
+    recorded = model.get_evals_result() if kind is CatBoostRanker else model.evals_result_
+    (reported,) = (one["ndcg@5"] for name, one in recorded.items() if name.startswith("valid"))
+    found = model.score(TEST.features, clicks, qid=TEST.qid, positions=positions_of(TEST))
+    assert reported[-1] == pytest.approx(found, abs=1e-5)
+    assert found != sr.evaluate("ndcg@5", model.predict(TEST.features), clicks, TEST.groups)
+    with pytest.raises(ValueError, match="eval_positions="):
+        model.fit(TRAIN.features, TRAIN.labels > 1, **data, eval_set=sets)
+
+
+@RANKERS
+def test_clicks_without_positions_are_refused(kind: Any) -> None:
+    """They would be taken as they are."""
+    positions, clicked = positions_of(TRAIN), ranker(kind, propensities=1 / np.arange(1, 100))
+    with pytest.raises(ValueError, match=r"need positions.*give positions="):
+        clicked.fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid)
+    with pytest.raises(ValueError, match=r"positions needs propensities.*estimate_propensities"):
+        ranker(kind).fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid, positions=positions)
+    with pytest.raises(ValueError, match="clip needs propensities"):
+        fitted(kind, clip=5)
+    clicked.fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid, positions=positions)
+    with pytest.raises(ValueError, match="need positions"):
+        clicked.score(TEST.features, TEST.labels, qid=TEST.qid)
+    with pytest.raises(ValueError, match=r"positions\[0\] = 0.*add 1"):
+        clicked.fit(TRAIN.features, TRAIN.labels, qid=TRAIN.qid, positions=positions * 0)
+
+
+@RANKERS
+def test_positions_are_routed_through_a_search(kind: Any) -> None:
+    clicks, positions = TRAIN.labels > 1, positions_of(TRAIN)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = ranker(kind, propensities=1 / np.arange(1, 100))
+        model.set_fit_request(positions=True).set_score_request(positions=True)
+        search = GridSearchCV(model, {"clip": [1.0, 20.0]}, cv=GroupKFold(2))
+        search.fit(TRAIN.features, clicks, qid=TRAIN.qid, groups=TRAIN.qid, positions=positions)
+    first, second = search.cv_results_["mean_test_score"]
+    assert first != second
 
 
 @RANKERS
@@ -608,6 +685,14 @@ def test_what_catboost_cannot_do_says_what_to_do_instead() -> None:
         catboost.cv(pool, {**params, "verbose": False})
 
 
+@pytest.mark.parametrize("name", ["y", "qid", "group", "sample_weight", "positions", "baseline", "eval_qid"])
+def test_catboost_refuses_what_stands_beside_a_pool(name: str) -> None:
+    """It would be ignored."""
+    pool = adapters.catboost.catboost.Pool(TRAIN.features, TRAIN.labels, group_id=TRAIN.qid)
+    with pytest.raises(ValueError, match=f"{name}: a Pool says everything itself"):
+        ranker(CatBoostRanker).fit(pool, **{name: TRAIN.labels})
+
+
 def test_catboost_takes_categories_in_arrays() -> None:
     mixed = TRAIN.features.astype(object)
     mixed[:, 2] = np.array(["a", "b", "c"])[np.arange(len(mixed)) % 3]
@@ -655,8 +740,9 @@ for name in ("XGBoostRanker", "LightGBMRanker", "CatBoostRanker", "cross_validat
 @RANKERS
 def test_fit_has_the_same_first_parameters(kind: Any) -> None:
     names = list(inspect.signature(kind.fit).parameters)
-    expected = ["qid", "group", "sample_weight", "eval_set", "eval_qid", "eval_group", "eval_sample_weight"]
-    assert names[:10] == ["self", "X", "y", *expected]
+    expected = ["qid", "group", "sample_weight", "positions"]
+    expected += ["eval_set", "eval_qid", "eval_group", "eval_sample_weight", "eval_positions"]
+    assert names[:12] == ["self", "X", "y", *expected]
 
 
 def test_parameters_of_a_stochastic_rank_model_of_catboost() -> None:

@@ -204,6 +204,7 @@ def kinds() -> dict[str, tuple[bytes, str]]:
         "semicolons.csv": (b"1;2;0.5\n", "this looks like a CSV file, with fields between semicolons"),
         "tabs.tsv": (b"1\t2\t0.5\n", "this looks like a CSV file, with fields between tabs"),
         "letter.txt": (b"\n\nDear reader: hello\n", "this looks like a text file, not svmlight, in which a line is label"),
+        "note.txt": (b"Dear reader, hello\n", "this looks like a text file"),
         "rows.jsonl": (b'{"label": 1}\n', "this looks like a JSON file"),
         "data.zip": (b"PK\x03\x04rest", "this is a zip archive, not svmlight text, plain or gzipped"),
         "data.parquet": (b"PAR1rest", "this is a Parquet file"),
@@ -239,7 +240,9 @@ def test_unknown_parameters_are_refused(
 ) -> None:
     objective = {"model.json": "rank:ndcg", "model.txt": "lambdarank", "model.cbm": "YetiRank"}[model]
     more = ["--objective", objective] if own else []
-    assert "nonsense" in fails(capsys, "train", "train.txt", model, *FEW, *more, "--set", "nonsense=3")
+    said = fails(capsys, "train", "train.txt", model, *FEW, *more, "--set", "nonsense=3")
+    assert said.startswith("stochasticrank: --set nonsense: ")
+    assert "has no such parameter" in said
     assert not (files / model).exists()
 
 
@@ -278,13 +281,18 @@ def test_what_has_an_option_is_not_set_twice(
     ("arguments", "message"),
     [
         (["train", "train.txt", "model.txt", "--mu", "-1"], "stochasticrank: --mu must be a finite number at least 0"),
+        (["train", "train.txt", "model.txt", "--loss", "mu=-1"], "stochasticrank: --loss mu must be a finite number"),
+        (["train", "train.txt", "model.txt", "--loss", "mmu=1"], "stochasticrank: --loss mmu: YetiLoss has no such field"),
+        (["train", "train.txt", "model.json", "--objective", "foo"], "stochasticrank: --objective foo: "),
+        (["train", "train.txt", "model.txt", "--objective", "foo"], "stochasticrank: --objective foo: "),
+        (["train", "train.txt", "model.cbm", "--objective", "foo"], "stochasticrank: --objective foo: "),
         (["train", "train.txt", "model.txt", "--seed", "-1"], "stochasticrank: --seed must be a whole number"),
         (
             ["train", "train.txt", "model.txt", "--objective", "lambdarank", "--mu", "1"],
             "are for our own losses",
         ),
         (["train", ".", "model.txt"], ". is a folder; give a file of it\n"),
-        (["train", "bare.txt", "model.txt"], "there is no feature in this line nor in any other\n"),
+        (["train", "bare.txt", "model.txt"], "there is no feature after qid:ID in this line nor in any other\n"),
         (["train", "train.txt", "model.txt", "--first-index", "1", "--valid", "mixed.txt"], "train with --first-index 0"),
         (["train", "mixed.txt", "model.txt", "--first-index", "1"], "index 0, but --first-index 1; leave it out or pass 0"),
         (["evaluate", "high.txt", "two.txt", "--metric", "err@5"], "the label 9 in row 2 is above"),

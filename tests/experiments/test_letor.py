@@ -407,7 +407,7 @@ def test_an_empty_file(tmp_path: pathlib.Path, text: str, name: str) -> None:
 
 def test_no_feature_at_all(tmp_path: pathlib.Path) -> None:
     with pytest.raises(
-        ValueError, match=r"data\.txt, line 1: there is no feature in this line nor in any other; pass features="
+        ValueError, match=r"data\.txt, line 1: there is no feature after qid:ID in this line nor in any other"
     ):
         read_svmlight(write(tmp_path / "data.txt", "0 qid:1\n1 qid:1\n"))
 
