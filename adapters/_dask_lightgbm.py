@@ -214,7 +214,10 @@ class _KeyedRanker(lightgbm.LGBMRanker):  # type: ignore[misc,name-defined]
 
 
 class _Watching:
-    """A Dask client that does not wait for workers that are no more, as LightGBM's tasks, tied to their workers, would."""
+    """A Dask client that keeps partitions in order, and does not wait for workers that are no more.
+
+    LightGBM's tasks, which are tied to their workers, would wait.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -226,6 +229,15 @@ class _Watching:
     def submit(self, *arguments: Any, **keywords: Any) -> Any:
         self._workers.update(keywords.get("workers") or ())
         return self._client.submit(*arguments, **keywords)
+
+    def who_has(self, futures: Any, **keywords: Any) -> dict[Any, tuple[str, ...]]:
+        """Where partitions are, in their own order.
+
+        Dask tells it in any order. LightGBM numbers workers, which find the bins of different features, and puts together
+        the rows of a worker as it is told: the model would change from one training to the next.
+        """
+        found = self._client.who_has(futures, **keywords)
+        return {one.key: tuple(sorted(found[one.key])) for one in futures}
 
     def gather(self, futures: Any) -> Any:
         waiting = list(futures.values() if isinstance(futures, dict) else futures)
