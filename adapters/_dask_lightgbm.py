@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +95,7 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
         if self.early_stopping_rounds is not None:
             if not evals:
                 raise ValueError("early_stopping_rounds needs an eval_set")
-            callbacks.append(lightgbm.early_stopping(self.early_stopping_rounds, verbose=False))
+            callbacks.append(_StopByLast(self.early_stopping_rounds))
         client = lightgbm.dask._get_dask_client(self.client)
         runner = lightgbm.DaskLGBMRanker(
             **{**self._booster_params(), "objective": objective, "metric": "None", "client": _Watching(client)}
@@ -176,6 +177,32 @@ def _sizes_and_keys(qid: Any) -> NDArray[np.uint64]:
 
 
 # ------------------------------------------------------------ on a worker
+
+
+class _StopByLast:
+    """LightGBM's early stopping, by the last evaluation set.
+
+    By itself LightGBM stops by whichever set is first without progress. The training data may be among them, and on Dask it
+    does not recognise them.
+    """
+
+    before_iteration = False
+
+    def __init__(self, rounds: int) -> None:
+        self.order = 30  # after what records; LightGBM looks for it in the object itself, not in the class
+        self._stopping = lightgbm.early_stopping(rounds, verbose=False)
+        self._results: list[Any] = []
+
+    def __call__(self, env: Any) -> None:
+        self._results.append(env.evaluation_result_list)
+        names = ("model", "params", "iteration", "begin_iteration", "end_iteration")
+        last = env.evaluation_result_list[-1:]
+        seen = types.SimpleNamespace(**{name: getattr(env, name) for name in names}, evaluation_result_list=last)
+        try:
+            self._stopping(seen)
+        except lightgbm.callback.EarlyStopException as stop:
+            best = self._results[stop.best_iteration - env.begin_iteration]  # of all sets
+            raise lightgbm.callback.EarlyStopException(stop.best_iteration, best) from None
 
 
 class _KeyedLoss:

@@ -355,6 +355,23 @@ def test_lightgbm_evaluates_and_stops_by_the_queries_of_all_workers(client):
     assert model.score(seen.X, seen.y, qid=seen.qid) == pytest.approx(max(history))
 
 
+def test_lightgbm_stops_by_the_last_evaluation_set(client):
+    """Not by the first that makes no progress: here the same data with labels upside down."""
+    train, seen = Placed(client, DATA, halves(60, 3), QID), Placed(client, VALID, halves(30, 3))
+    model = DaskLightGBMRanker("ndcg@5", n_estimators=40, early_stopping_rounds=4, **LGB)
+    model.fit(
+        train.X, train.y, qid=train.qid, eval_set=[(seen.X, 4 - seen.y), (seen.X, seen.y)], eval_qid=[seen.qid] * 2,
+        eval_names=["worse", "valid"],
+    )  # fmt: skip
+    worse, valid = (model.evals_result_[name]["ndcg@5"] for name in ("worse", "valid"))
+    assert early(worse) + 5 < len(valid) == early(valid) + 5
+    assert model.best_iteration_ == early(valid) + 1
+    assert {name: dict(values) for name, values in model.best_score_.items()} == {
+        "worse": {"ndcg@5": worse[early(valid)]},
+        "valid": {"ndcg@5": max(valid)},
+    }
+
+
 def test_lightgbm_refuses_an_evaluation_set_of_which_a_worker_has_no_part(client):
     train, seen = Placed(client, DATA, halves(60)), Placed(client, VALID, [np.arange(30)])
     ranker = lgb.DaskLGBMRanker(objective=LightGBMObjective("ndcg@5"), n_estimators=3, metric="None", **LGB)
