@@ -248,14 +248,15 @@ class _Watching:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._workers: set[str] = set()
+        self._workers: dict[Any, set[str]] = {}  # by the key of a task, which is tied to them
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     def submit(self, *arguments: Any, **keywords: Any) -> Any:
-        self._workers.update(keywords.get("workers") or ())
-        return self._client.submit(*arguments, **keywords)
+        future = self._client.submit(*arguments, **keywords)
+        self._workers[future.key] = set(keywords.get("workers") or ())
+        return future
 
     def who_has(self, futures: Any, **keywords: Any) -> dict[Any, tuple[str, ...]]:
         """Where partitions are, in their own order.
@@ -270,7 +271,7 @@ class _Watching:
         waiting = list(futures.values() if isinstance(futures, dict) else futures)
         lost: set[str] = set()
         end = looked = 0.0
-        while any(one.status == "pending" for one in waiting):
+        while self._any_pending(waiting, lost):
             failed, now = any(one.status not in ("pending", "finished") for one in waiting), time.monotonic()
             if not lost and (failed or now > looked + 0.5):
                 looked, lost, end = now, self._lost(), now + _GRACE
@@ -279,7 +280,11 @@ class _Watching:
             if lost and now > end:
                 self._give_up(waiting, lost)
             time.sleep(0.02)
+        ended = [one for one in waiting if one.status != "pending"]
         try:
+            if lost and len(ended) < len(waiting):
+                self._client.gather(ended)  # tells the error of another worker, if there is one
+                raise RuntimeError("the task of the lost worker cannot end")
             return self._client.gather(futures)
         except Exception as error:
             if lost := lost or self._lost():
@@ -287,13 +292,20 @@ class _Watching:
                 raise RuntimeError(_LOST.format(", ".join(sorted(lost)))) from error
             raise
 
+    def _any_pending(self, futures: list[Any], lost: set[str]) -> bool:
+        """Whether any task may still end; one of a lost worker, whose data Dask computes again, waits for ever."""
+        return any(one.status == "pending" and not self._workers.get(one.key, set()) & lost for one in futures)
+
     def _lost(self) -> set[str]:
-        return self._workers - set(self._client.nthreads())
+        return self._all_workers() - set(self._client.nthreads())
+
+    def _all_workers(self) -> set[str]:
+        return set().union(*self._workers.values())
 
     def _give_up(self, waiting: list[Any], lost: set[str]) -> None:
         """The others did not notice: LightGBM in them waits for the lost one, and only a new process ends that."""
         self._client.cancel(waiting, force=True)
-        left = sorted(self._workers & set(self._client.nthreads()))
+        left = sorted(self._all_workers() & set(self._client.nthreads()))
         self._client.restart_workers(left, timeout=30, raise_for_error=False)
         raise RuntimeError(_LOST.format(", ".join(sorted(lost))))
 
