@@ -17,7 +17,17 @@ from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
 
 from ._common import reported_metric, require
-from ._partitions import _blocks, check_parts, da, dask, look, mean_metric, partition_by_query, query_keys
+from ._partitions import (
+    _blocks,
+    check_parts,
+    check_same_partitions,
+    da,
+    dask,
+    look,
+    mean_metric,
+    partition_by_query,
+    query_keys,
+)
 from .lightgbm import LightGBMMetric, LightGBMObjective
 
 lightgbm = require("lightgbm")
@@ -89,6 +99,7 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
         """Train; `qid` has the query id of each row, weights are per row."""
         if self.objective is not None:
             raise ValueError(f"objective={self.objective!r}: pass a metric or a loss of this package as loss=")
+        check_same_partitions(X=X, y=y, qid=qid, sample_weight=sample_weight, init_score=init_score)
         objective = self.loss if isinstance(self.loss, LightGBMObjective) else LightGBMObjective(self.loss)
         evals = self._evaluation(X, y, eval_set, eval_qid, eval_sample_weight)
         callbacks = [*(callbacks or [])]

@@ -19,7 +19,7 @@ from stochasticrank_objectives.metrics import Metric
 
 from ._collective import keys_to_rows
 from ._common import reported_metric, require
-from ._partitions import _blocks, check_parts, da, dask, look, mean_metric, query_keys
+from ._partitions import _blocks, check_parts, check_same_partitions, da, dask, look, mean_metric, query_keys
 from .xgboost import XGBoostMetric, XGBoostObjective
 
 xgb = require("xgboost")
@@ -62,6 +62,7 @@ def query_matrix(
     keywords
         Passed to ``DaskQuantileDMatrix``: ``base_margin``, ``ref``, ``max_bin``, ``enable_categorical`` and so on.
     """
+    check_same_partitions(data=data, label=label, qid=qid, weight=weight)
     parts = look(qid)
     check_parts(parts)
     first = np.cumsum([0, *(len(part.keys) for part in parts)])
