@@ -67,6 +67,7 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
         client: Any = None,
         **params: Any,
     ) -> None:
+        require("sklearn")  # the booster's own estimators need it
         super().__init__(client=client, **params)
         self.loss = loss
         self.metric = metric

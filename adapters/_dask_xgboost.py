@@ -122,6 +122,7 @@ class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-def
         coll_cfg: Any = None,
         **params: Any,
     ) -> None:
+        require("sklearn")  # the booster's own estimators need it
         super().__init__(**params)
         self.loss = loss
         self.metric = metric

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import socket
+import sys
 import threading
 import time
 import warnings
@@ -777,6 +778,13 @@ def test_parameters_of_the_booster_are_parameters_of_the_estimator():
     assert params.items() <= model.get_params().items()
     assert params.items() <= clone(model).get_params().items()
     assert clone(DaskXGBoostRanker("ndcg@5", max_depth=3)).get_params()["max_depth"] == 3
+
+
+@pytest.mark.parametrize("kind", [DaskXGBoostRanker, DaskLightGBMRanker])
+def test_without_scikit_learn_the_rankers_say_what_to_install(kind, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=r"pip install \"stochasticrank-objectives\[sklearn\]\""):
+        kind("ndcg@5")
 
 
 def test_what_is_sent_to_workers_is_small():
