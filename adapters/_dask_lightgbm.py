@@ -302,7 +302,7 @@ class _Watching:
             if lost := lost or self._lost():
                 self._client.cancel(waiting)
                 raise RuntimeError(_LOST.format(", ".join(sorted(lost)))) from error
-            raise
+            raise _first_cause(waiting, error) from None
 
     def _any_pending(self, futures: list[Any], lost: set[str]) -> bool:
         """Whether any task may still end; one of a lost worker, whose data Dask computes again, waits for ever."""
@@ -320,6 +320,16 @@ class _Watching:
         left = sorted(self._all_workers() & set(self._client.nthreads()))
         self._client.restart_workers(left, timeout=30, raise_for_error=False)
         raise RuntimeError(_LOST.format(", ".join(sorted(lost))))
+
+
+def _first_cause(futures: list[Any], error: Exception) -> Exception:
+    """What a worker failed with. LightGBM in the others tells that connections were closed, sometimes before that."""
+    end = time.monotonic() + 1.0
+    while isinstance(error, lightgbm.basic.LightGBMError) and time.monotonic() < end:
+        errors = [one.exception() for one in futures if one.status == "error"]
+        error = next((one for one in errors if not isinstance(one, lightgbm.basic.LightGBMError)), error)
+        time.sleep(0.02)
+    return error
 
 
 _LOST = "worker {} was lost during training; no model was made. Data that Dask can compute again are: call fit again"
