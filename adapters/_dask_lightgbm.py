@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,17 @@ from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import Metric
 
 from ._common import reported_metric, require
-from ._partitions import _blocks, check_parts, da, dask, look, mean_metric, partition_by_query, query_keys
+from ._partitions import (
+    _blocks,
+    check_parts,
+    check_same_partitions,
+    da,
+    dask,
+    look,
+    mean_metric,
+    partition_by_query,
+    query_keys,
+)
 from .lightgbm import LightGBMMetric, LightGBMObjective
 
 lightgbm = require("lightgbm")
@@ -56,6 +67,7 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
         client: Any = None,
         **params: Any,
     ) -> None:
+        require("sklearn")  # the booster's own estimators need it
         super().__init__(client=client, **params)
         self.loss = loss
         self.metric = metric
@@ -88,13 +100,14 @@ class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-def
         """Train; `qid` has the query id of each row, weights are per row."""
         if self.objective is not None:
             raise ValueError(f"objective={self.objective!r}: pass a metric or a loss of this package as loss=")
+        check_same_partitions(X=X, y=y, qid=qid, sample_weight=sample_weight, init_score=init_score)
         objective = self.loss if isinstance(self.loss, LightGBMObjective) else LightGBMObjective(self.loss)
         evals = self._evaluation(X, y, eval_set, eval_qid, eval_sample_weight)
         callbacks = [*(callbacks or [])]
         if self.early_stopping_rounds is not None:
             if not evals:
                 raise ValueError("early_stopping_rounds needs an eval_set")
-            callbacks.append(lightgbm.early_stopping(self.early_stopping_rounds, verbose=False))
+            callbacks.append(_StopByLast(self.early_stopping_rounds))
         client = lightgbm.dask._get_dask_client(self.client)
         runner = lightgbm.DaskLGBMRanker(
             **{**self._booster_params(), "objective": objective, "metric": "None", "client": _Watching(client)}
@@ -178,6 +191,32 @@ def _sizes_and_keys(qid: Any) -> NDArray[np.uint64]:
 # ------------------------------------------------------------ on a worker
 
 
+class _StopByLast:
+    """LightGBM's early stopping, by the last evaluation set.
+
+    By itself LightGBM stops by whichever set is first without progress. The training data may be among them, and on Dask it
+    does not recognise them.
+    """
+
+    before_iteration = False
+
+    def __init__(self, rounds: int) -> None:
+        self.order = 30  # after what records; LightGBM looks for it in the object itself, not in the class
+        self._stopping = lightgbm.early_stopping(rounds, verbose=False)
+        self._results: list[Any] = []
+
+    def __call__(self, env: Any) -> None:
+        self._results.append(env.evaluation_result_list)
+        names = ("model", "params", "iteration", "begin_iteration", "end_iteration")
+        last = env.evaluation_result_list[-1:]
+        seen = types.SimpleNamespace(**{name: getattr(env, name) for name in names}, evaluation_result_list=last)
+        try:
+            self._stopping(seen)
+        except lightgbm.callback.EarlyStopException as stop:
+            best = self._results[stop.best_iteration - env.begin_iteration]  # of all sets
+            raise lightgbm.callback.EarlyStopException(stop.best_iteration, best) from None
+
+
 class _KeyedLoss:
     """A loss whose queries have these keys."""
 
@@ -214,24 +253,37 @@ class _KeyedRanker(lightgbm.LGBMRanker):  # type: ignore[misc,name-defined]
 
 
 class _Watching:
-    """A Dask client that does not wait for workers that are no more, as LightGBM's tasks, tied to their workers, would."""
+    """A Dask client that keeps partitions in order, and does not wait for workers that are no more.
+
+    LightGBM's tasks, which are tied to their workers, would wait.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._workers: set[str] = set()
+        self._workers: dict[Any, set[str]] = {}  # by the key of a task, which is tied to them
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     def submit(self, *arguments: Any, **keywords: Any) -> Any:
-        self._workers.update(keywords.get("workers") or ())
-        return self._client.submit(*arguments, **keywords)
+        future = self._client.submit(*arguments, **keywords)
+        self._workers[future.key] = set(keywords.get("workers") or ())
+        return future
+
+    def who_has(self, futures: Any, **keywords: Any) -> dict[Any, tuple[str, ...]]:
+        """Where partitions are, in their own order.
+
+        Dask tells it in any order. LightGBM numbers workers, which find the bins of different features, and puts together
+        the rows of a worker as it is told: the model would change from one training to the next.
+        """
+        found = self._client.who_has(futures, **keywords)
+        return {one.key: tuple(sorted(found[one.key])) for one in futures}
 
     def gather(self, futures: Any) -> Any:
         waiting = list(futures.values() if isinstance(futures, dict) else futures)
         lost: set[str] = set()
         end = looked = 0.0
-        while any(one.status == "pending" for one in waiting):
+        while self._any_pending(waiting, lost):
             failed, now = any(one.status not in ("pending", "finished") for one in waiting), time.monotonic()
             if not lost and (failed or now > looked + 0.5):
                 looked, lost, end = now, self._lost(), now + _GRACE
@@ -240,23 +292,44 @@ class _Watching:
             if lost and now > end:
                 self._give_up(waiting, lost)
             time.sleep(0.02)
+        ended = [one for one in waiting if one.status != "pending"]
         try:
+            if lost and len(ended) < len(waiting):
+                self._client.gather(ended)  # tells the error of another worker, if there is one
+                raise RuntimeError("the task of the lost worker cannot end")
             return self._client.gather(futures)
         except Exception as error:
             if lost := lost or self._lost():
                 self._client.cancel(waiting)
                 raise RuntimeError(_LOST.format(", ".join(sorted(lost)))) from error
-            raise
+            raise _first_cause(waiting, error) from None
+
+    def _any_pending(self, futures: list[Any], lost: set[str]) -> bool:
+        """Whether any task may still end; one of a lost worker, whose data Dask computes again, waits for ever."""
+        return any(one.status == "pending" and not self._workers.get(one.key, set()) & lost for one in futures)
 
     def _lost(self) -> set[str]:
-        return self._workers - set(self._client.nthreads())
+        return self._all_workers() - set(self._client.nthreads())
+
+    def _all_workers(self) -> set[str]:
+        return set().union(*self._workers.values())
 
     def _give_up(self, waiting: list[Any], lost: set[str]) -> None:
         """The others did not notice: LightGBM in them waits for the lost one, and only a new process ends that."""
         self._client.cancel(waiting, force=True)
-        left = sorted(self._workers & set(self._client.nthreads()))
+        left = sorted(self._all_workers() & set(self._client.nthreads()))
         self._client.restart_workers(left, timeout=30, raise_for_error=False)
         raise RuntimeError(_LOST.format(", ".join(sorted(lost))))
+
+
+def _first_cause(futures: list[Any], error: Exception) -> Exception:
+    """What a worker failed with. LightGBM in the others tells that connections were closed, sometimes before that."""
+    end = time.monotonic() + 1.0
+    while isinstance(error, lightgbm.basic.LightGBMError) and time.monotonic() < end:
+        errors = [one.exception() for one in futures if one.status == "error"]
+        error = next((one for one in errors if not isinstance(one, lightgbm.basic.LightGBMError)), error)
+        time.sleep(0.02)
+    return error
 
 
 _LOST = "worker {} was lost during training; no model was made. Data that Dask can compute again are: call fit again"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +19,14 @@ from stochasticrank_objectives.metrics import Metric
 
 from ._collective import keys_to_rows
 from ._common import reported_metric, require
-from ._partitions import _blocks, check_parts, da, dask, look, mean_metric, query_keys
+from ._partitions import _blocks, check_parts, check_same_partitions, da, dask, look, mean_metric, query_keys
 from .xgboost import XGBoostMetric, XGBoostObjective
 
 xgb = require("xgboost")
 dxgb = require("xgboost.dask")
+distributed = require("distributed")
+
+_GRACE = 8.0  # seconds in which all workers should have noticed that a training has failed
 
 
 def query_matrix(
@@ -55,6 +62,7 @@ def query_matrix(
     keywords
         Passed to ``DaskQuantileDMatrix``: ``base_margin``, ``ref``, ``max_bin``, ``enable_categorical`` and so on.
     """
+    check_same_partitions(data=data, label=label, qid=qid, weight=weight)
     parts = look(qid)
     check_parts(parts)
     first = np.cumsum([0, *(len(part.keys) for part in parts)])
@@ -114,6 +122,7 @@ class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-def
         coll_cfg: Any = None,
         **params: Any,
     ) -> None:
+        require("sklearn")  # the booster's own estimators need it
         super().__init__(**params)
         self.loss = loss
         self.metric = metric
@@ -159,7 +168,7 @@ class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-def
             }
             same = eval_X is X and eval_y is y
             evals.append((train if same else make(eval_X, eval_y, qid=eval_qid[at], ref=train, **more), f"validation_{at}"))
-        with xgb.config_context(verbosity=self.verbosity):
+        with xgb.config_context(verbosity=self.verbosity), _none_left_stuck(self.client) as mark:
             result = dxgb.train(
                 self.client,
                 self.get_xgb_params(),
@@ -171,7 +180,7 @@ class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-def
                 early_stopping_rounds=self.early_stopping_rounds,
                 verbose_eval=verbose,
                 xgb_model=xgb_model.get_booster() if isinstance(xgb_model, xgb.XGBModel) else xgb_model,
-                callbacks=self.callbacks,
+                callbacks=[*(self.callbacks or []), mark],
                 **({} if self.coll_cfg is None else {"coll_cfg": self.coll_cfg}),  # XGBoost has it from 3.0 on
             )
         self._Booster = result["booster"]
@@ -192,3 +201,54 @@ class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-def
 def _bind(metric: Any, labels: Any, keys: Any, weights: Any) -> Any:
     """A metric of an adapter on the data of one partition."""
     return bind_evaluation(metric.metric, labels, qid=keys, weights=weights, ties=metric.ties, empty=metric.empty)
+
+
+# ------------------------------------------------------------ workers that are stuck
+
+
+class _Mark(xgb.callback.TrainingCallback):  # type: ignore[misc,name-defined]
+    """Remembers which thread of a worker trains, and for which task, to tell later whether it still does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = secrets.token_hex(8)
+
+    def before_training(self, model: Any) -> Any:
+        """Called on each worker."""
+        _training[self.name] = threading.get_ident(), distributed.get_worker().get_current_task()
+        return model
+
+    def after_training(self, model: Any) -> Any:
+        """Called if nothing has failed."""
+        _training.pop(self.name, None)
+        return model
+
+
+_training: dict[str, tuple[int, Any]] = {}
+
+
+def _is_training(name: str, dask_worker: Any) -> bool:
+    if name not in _training:
+        return False
+    thread, task = _training[name]
+    busy: bool = dask_worker.active_threads.get(thread) == task
+    return busy
+
+
+@contextlib.contextmanager
+def _none_left_stuck(client: Any) -> Iterator[_Mark]:
+    """If a training fails, restart the workers that do not end it.
+
+    When a worker dies, XGBoost in another one sometimes waits for ever, and would keep the next training waiting, too.
+    """
+    mark = _Mark()
+    try:
+        yield mark
+    except Exception:
+        end = time.monotonic() + _GRACE
+        while stuck := [at for at, busy in client.run(_is_training, mark.name, on_error="ignore").items() if busy]:
+            if time.monotonic() > end:
+                client.restart_workers(stuck, timeout=30, raise_for_error=False)
+                break
+            time.sleep(0.1)
+        raise

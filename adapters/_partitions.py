@@ -66,6 +66,17 @@ def _blocks(collection: Any) -> list[Any]:
     return list(collection.to_delayed())
 
 
+def check_same_partitions(**collections: Any) -> None:
+    """Refuse collections whose partitions do not go together; those that are None are left out."""
+    given = {name: one for name, one in collections.items() if one is not None}
+    for name, one in given.items():
+        if not hasattr(one, "npartitions"):
+            raise ValueError(f"{name} must be a dask array, DataFrame or Series, got {type(one).__name__}")
+    if len({one.npartitions for one in given.values()}) > 1:
+        counts = ", ".join(f"{name} {one.npartitions}" for name, one in given.items())
+        raise ValueError(f"all must have the same partitions, but there are of {counts}; rechunk or repartition them alike")
+
+
 def look(qid: Any) -> list[Part]:
     """The queries of every partition; computes the query ids."""
     return list(dask.compute(*(dask.delayed(_look)(block) for block in _blocks(qid))))
