@@ -18,6 +18,7 @@ from ._data import Queries, check_scores
 from ._streams import stream_key
 from .metrics import Metric, parse_metric
 
+_LEAST = 20.0  # what hessians add up to, at least, unless there are fewer rows: or else tiny data could not be split
 _NEGLIGIBLE = 1e-4  # positions with a smaller weight than this are left out of YetiRank
 
 
@@ -59,7 +60,8 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     hessian_mean
         What the hessian averages per row, above 0. No leaf changes with it, unless the booster compares sums of hessians
         with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows per leaf, and its
-        ``lambda=1`` counts as much as 10 rows.
+        ``lambda=1`` counts as much as 10 rows. On tiny data it is more, so that all hessians add up to 20, or to the number
+        of rows: XGBoost could not split otherwise.
     seed
         Selects the noise, together with the iteration and the query.
     threads
@@ -241,7 +243,7 @@ class BoundYeti(BoundQueries):
         second, first = self.queries.reduce(np.array([hessian.sum(), np.abs(gradient).sum()]), "sum")
         size = max(float(second), 0.5 * float(first))
         if size > np.finfo(float).tiny:
-            times = self.loss.hessian_mean * self._weight / size
+            times = max(self.loss.hessian_mean * self._weight, min(_LEAST, self._weight)) / size
             gradient *= times
             hessian *= times
 

@@ -141,9 +141,14 @@ def test_gradients_are_bounded_where_newtons_hessian_is_almost_zero() -> None:
 
 
 def test_the_mean_of_the_hessian_scales_both_derivatives() -> None:
-    labels, scores = [0, 3, 1, 0], [2.0, 1.0, 0.0, 0.5]
-    whole = YetiLoss("dcg").bind(labels, [4]).derivatives(scores)
-    close(YetiLoss("dcg", hessian_mean=0.1).bind(labels, [4]).derivatives(scores), [0.1 * d for d in whole])
+    labels, scores = np.tile([0, 3, 1, 0], 100), np.tile([2.0, 1.0, 0.0, 0.5], 100)
+    whole = YetiLoss("dcg").bind(labels, [4] * 100).derivatives(scores)
+    close(YetiLoss("dcg", hessian_mean=0.1).bind(labels, [4] * 100).derivatives(scores), [0.1 * d for d in whole])
+    tiny = YetiLoss("dcg", sigma=0.0, hessian_mean=0.1, max_step=2.0).bind(labels, [4] * 100).derivatives(scores)
+    close(
+        YetiLoss("dcg", sigma=0.0, hessian_mean=0.01, max_step=2.0).bind(labels, [4] * 100).derivatives(scores),
+        [0.5 * d for d in tiny],
+    )
     with pytest.raises(ValueError, match="hessian_mean must be a finite number above 0"):
         YetiLoss("dcg", hessian_mean=0)
 
