@@ -110,6 +110,8 @@ class LightGBMObjective(Objective):
         given, collective = with_columns(labels, columns), lightgbm_collective(booster, _parameter)
         bound = bind_part(self.loss, given, sizes, weights, None, collective)
         limit_threads(bound, _threads(booster))
+        if collective is not None and hasattr(inner := getattr(bound, "bound", bound), "held"):
+            inner.held = False  # LightGBM's trees do not depend on it, and workers need not exchange in every iteration
         return bound, np.ones(len(labels), np.float32) if weights is None else np.array(weights, np.float32)
 
 

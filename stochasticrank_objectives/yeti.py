@@ -194,6 +194,9 @@ class BoundYeti(BoundQueries):
     """`YetiRank` or `YetiLoss` with its data; made by `bind`."""
 
     loss: YetiRank | YetiLoss
+    held: bool = True
+    """Whether the mean of the hessian is held in every iteration, or only where training begins."""
+    _size: float | None = None
 
     def __init__(
         self, loss: YetiRank | YetiLoss, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None
@@ -240,8 +243,10 @@ class BoundYeti(BoundQueries):
         Newton's hessian can be almost 0 where pairs are far in the wrong order. It then counts as half of the gradient, as
         it does for equal scores, or else gradients would be without bounds.
         """
-        second, first = self.queries.reduce(np.array([hessian.sum(), np.abs(gradient).sum()]), "sum")
-        size = max(float(second), 0.5 * float(first))
+        if self.held or self._size is None:
+            second, first = self.queries.reduce(np.array([hessian.sum(), np.abs(gradient).sum()]), "sum")
+            self._size = max(float(second), 0.5 * float(first))
+        size = self._size
         if size > np.finfo(float).tiny:
             times = max(self.loss.hessian_mean * self._weight, min(_LEAST, self._weight)) / size
             gradient *= times
