@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.position_bias", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small data, one seed; writes no results")
     quick = parser.parse_args().quick
-    size = {"queries": 60, "sessions": 20, "rounds": 30} if quick else {"queries": 500, "sessions": 50, "rounds": 150}
+    size = {"queries": 150, "sessions": 40, "rounds": 30} if quick else {"queries": 500, "sessions": 50, "rounds": 150}
     runs = [compare(**size, seed=seed) for seed in range(1 if quick else 5)]
     kinds = list(runs[0][BOOSTERS[0]])
     means = {booster: {kind: float(np.mean([run[booster][kind] for run in runs])) for kind in kinds} for booster in BOOSTERS}
