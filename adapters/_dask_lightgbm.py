@@ -244,6 +244,10 @@ class _KeyedRanker(lightgbm.LGBMRanker):  # type: ignore[misc,name-defined]
         self.set_params(objective=keyed)
         try:
             super().fit(X, y, group=group[:, 0].astype(np.int64), **keywords)
+        except BaseException:
+            # LightGBM does so after a success only: a training on one worker that follows would use the dead connections.
+            lightgbm.basic._LIB.LGBM_NetworkFree()
+            raise
         finally:
             self.set_params(objective=objective)  # nothing of the data goes back with the model
         return self
