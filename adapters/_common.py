@@ -25,12 +25,21 @@ from .columns import blank_row
 Bound = TypeVar("Bound")
 
 
+_EXTRAS = {
+    "pandas": "sklearn",
+    "distributed": "dask",
+    "dask.dataframe": "dask",
+    "dask.array": "dask",
+    "xgboost.dask": "dask",
+}
+
+
 def require(module: str) -> ModuleType:
     """Import a booster, or say which extra installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        install = f'pip install "stochasticrank-objectives[{module}]"'
+        install = f'pip install "stochasticrank-objectives[{_EXTRAS.get(module, module)}]"'
         raise ImportError(f"this adapter needs {module}, which is not installed: {install}") from error
 
 

@@ -128,8 +128,8 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
             If the labels are clicks and `propensities` is set: where each row was shown; 1 is the top. The labels are then
             corrected, as by `debias`.
         eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions
-            A list of (X, y), and the same as above for each of them. With ``early_stopping_rounds`` training stops when none
-            of them has improved for so long.
+            A list of (X, y), and the same as above for each of them. With ``early_stopping_rounds`` training stops when any
+            of them, but the training data, has not improved for so long.
         eval_names, init_score, eval_init_score, feature_name, categorical_feature, callbacks, init_model
             As in `lightgbm.LGBMRanker.fit`.
         """

@@ -7,8 +7,10 @@ import dataclasses
 import doctest
 import gc
 import importlib
+import importlib.metadata
 import inspect
 import pickle
+import sys
 from typing import Any
 
 import catboost
@@ -257,3 +259,12 @@ def test_no_more_threads_than_the_booster_was_told(train: Any, name: str, monkey
         assert 5 in told
     train({}, Counting(), {"metric": "mrr"})
     assert Counting.bound.threads in (None, 1, 2)  # LGBMRanker always says a number
+
+
+@pytest.mark.parametrize("module", ["xgboost", "sklearn", "pandas", "distributed", "dask.dataframe", "xgboost.dask"])
+def test_a_missing_package_names_an_extra_that_there_is(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = importlib.metadata.metadata("stochasticrank-objectives").get_all("Provides-Extra") or []
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=f"needs {module}, which is not installed") as error:
+        _common.require(module)
+    assert str(error.value).split("[")[1].split("]")[0] in extras
