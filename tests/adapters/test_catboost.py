@@ -391,6 +391,41 @@ def test_sglb_and_catboost_have_one_learning_rate() -> None:
     assert CatBoostStochasticRank(sglb, **params).fit(pool_of(TRAIN)).learning_rate_ == 0.25
 
 
+@pytest.mark.parametrize(
+    ("params", "rate"),
+    [
+        ({"iterations": 50}, 0.3), ({"n_estimators": 150}, 0.2), ({"num_trees": 300}, 0.1),
+        ({"num_boost_round": 1200}, 0.03), ({"iterations": 50, "learning_rate": 0.02}, 0.02),
+        ({"iterations": 50, "eta": 0.02}, 0.02),
+    ],
+)  # fmt: skip
+def test_the_learning_rate_depends_on_the_number_of_trees_where_none_is_given(params: dict[str, Any], rate: float) -> None:
+    for loss, expected in [
+        ("ndcg@5", rate),
+        (sr.StochasticRank("ndcg@5"), rate if {"eta", "learning_rate"} & set(params) else 0.03),
+    ]:
+        model = CatBoostStochasticRank(loss, **QUIET, **params, depth=1)
+        model.fit(pool_of(TRAIN), callbacks=[_Once()])
+        assert model.get_all_params()["learning_rate"] == pytest.approx(expected)
+
+
+class _Once:
+    """Ends a training after its first tree."""
+
+    def after_iteration(self, info: Any) -> bool:
+        return False
+
+
+def test_few_trees_are_no_worse_than_yetirank_with_the_defaults_of_catboost() -> None:
+    learn, test = pool_of(make_ranking(300, seed=3, model_seed=9)), make_ranking(500, seed=4, model_seed=9)
+
+    def value(model: CatBoost) -> float:
+        return float(sr.evaluate("ndcg@10", model.fit(learn).predict(test.features), test.labels, test.groups))
+
+    own = value(CatBoost({**QUIET, "iterations": 100, "loss_function": "YetiRank"}))
+    assert value(CatBoostStochasticRank("ndcg@10", **QUIET, iterations=100)) > own + 0.02
+
+
 def test_saved_models_predict_without_this_package(tmp_path: pathlib.Path) -> None:
     model = CatBoostStochasticRank("ndcg@5", **PARAMS).fit(with_categories(TRAIN))
     plain = CatBoost().load_model(save(model, tmp_path / "model.cbm"))
