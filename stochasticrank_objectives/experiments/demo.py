@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stochasticrank_objectives.datasets import RankingData, make_ranking
+import numpy as np
+
+from stochasticrank_objectives.datasets import make_ranking
 from stochasticrank_objectives.evaluation import evaluate
 from stochasticrank_objectives.losses import Loss
 from stochasticrank_objectives.metrics import parse_metric
@@ -16,33 +18,40 @@ METRIC = "ndcg@10"
 RIVALS = {booster: own_objectives(booster, parse_metric(METRIC))[0] for booster in BOOSTERS}
 
 
-def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 600) -> list[dict[str, Any]]:
+def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 600, tasks: int = 3) -> list[dict[str, Any]]:
     """Train, print a table, save the learning curves as a picture; returns the rows of the table.
 
-    On data like these nothing of the recommended loss was chosen. Both sides have the same settings, and the number of trees
-    is chosen on validation queries for both.
+    Each task has another relevance function; on these data nothing of the recommended loss was chosen. Both sides have the
+    same settings, and the number of trees is chosen on validation queries for both.
     """
     from tqdm import tqdm
 
     from .training import Settings, train
 
-    learn, valid, test = (make_ranking(count, seed=seed) for seed, count in ((1, queries), (2, queries), (3, 4 * queries)))
+    data = [
+        [make_ranking(count, seed=seed, model_seed=task) for seed, count in ((1, queries), (2, queries), (3, 4 * queries))]
+        for task in range(tasks)
+    ]
     jobs: list[tuple[str, str | Loss]] = []
     for booster, own in RIVALS.items():
         jobs += [(booster, own), (booster, recommended(METRIC, booster=booster))]
-    recommended(METRIC, booster=BOOSTERS[0]).bind(test.labels, test.groups)  # compiles: that is not to be timed
+    recommended(METRIC, booster=BOOSTERS[0]).bind(data[0][2].labels, data[0][2].groups)  # compiles: that is not to be timed
     results = []
-    with tqdm(total=rounds * len(jobs), unit="tree", smoothing=0.05) as bar:
+    with tqdm(total=rounds * len(jobs) * tasks, unit="tree", smoothing=0.05) as bar:
         for booster, objective in jobs:
             bar.set_description(f"{booster} {_short(objective)}")
-            trained = train(
-                booster, objective, learn, valid, metric=METRIC,
-                settings=Settings(rounds=rounds, learning_rate=0.1, depth=6, l2=1.0), progress=lambda _: bar.update(),
-            )  # fmt: skip
-            score = evaluate(METRIC, trained.predict(test.features), test.labels, test.groups)
-            row = {"booster": booster, "objective": str(objective), "short": _short(objective)}
-            results.append({**row, METRIC: score, "trained": trained})
-    print(_table(results, test))
+            row: dict[str, Any] = {"booster": booster, "objective": str(objective), "short": _short(objective)}
+            row |= {"trained": [], "per_query": []}
+            for task, (learn, valid, test) in enumerate(data):
+                settings = Settings(rounds=rounds, learning_rate=0.1, depth=6, l2=1.0, seed=task)
+                trained = train(
+                    booster, objective, learn, valid, metric=METRIC, settings=settings, progress=lambda _: bar.update()
+                )
+                values = evaluate(METRIC, trained.predict(test.features), test.labels, test.groups, per_query=True)
+                row["trained"].append(trained)
+                row["per_query"].append(values)
+            results.append({**row, METRIC: float(np.mean(row["per_query"]))})
+    print(_table(results))
     _draw(results, picture)
     print(f"learning curves, over trees and over seconds: {picture}")
     return results
@@ -52,19 +61,31 @@ def _short(objective: str | Loss) -> str:
     return objective if isinstance(objective, str) else type(objective).__name__
 
 
-def _table(results: list[dict[str, Any]], test: RankingData) -> str:
+def _table(results: list[dict[str, Any]]) -> str:
     wide = max(len(row["objective"]) for row in results)
+    tasks, queries = np.shape(results[0]["per_query"])
     lines = [
-        f"{METRIC} on {len(test.groups)} test queries, ties in the worst order; trees chosen on validation queries",
-        f"{'booster':10} {'objective':{wide}} {METRIC:>8} {'trees':>6} {'seconds':>8}",
+        f"{METRIC} on {queries} test queries of each of {tasks} tasks, ties in the worst order;",
+        "trees chosen on validation queries; differences are paired by query, with the error of their mean",
+        f"{'booster':10} {'objective':{wide}} {METRIC:>8} {'difference':>17} {'trees':>6} {'seconds':>8}",
     ]
     for row in results:
-        trained = row["trained"]
+        trees, seconds = (np.mean([getattr(one, what) for one in row["trained"]]) for what in ("best_rounds", "seconds"))
         lines.append(
-            f"{row['booster']:10} {row['objective']:{wide}} {row[METRIC]:8.4f} "
-            f"{trained.best_rounds:6d} {trained.seconds:8.1f}"
+            f"{row['booster']:10} {row['objective']:{wide}} {row[METRIC]:8.4f} {_difference(row, results):>17} "
+            f"{trees:6.0f} {seconds:8.1f}"
         )
     return "\n".join(lines)
+
+
+def _difference(row: dict[str, Any], results: list[dict[str, Any]]) -> str:
+    """Of ours to the booster's own."""
+    own = next(other for other in results if other["booster"] == row["booster"])
+    if row is own:
+        return ""
+    differences = np.subtract(row["per_query"], own["per_query"])
+    error = np.sqrt(differences.var(axis=1, ddof=1).sum() / differences.shape[1]) / len(differences)
+    return f"{differences.mean():+.4f} ± {error:.4f}"
 
 
 def _draw(results: list[dict[str, Any]], picture: str) -> None:
@@ -78,14 +99,16 @@ def _draw(results: list[dict[str, Any]], picture: str) -> None:
         for row in results:
             if row["booster"] == booster:
                 color = "tab:gray" if row["objective"] == RIVALS[booster] else "tab:blue"
-                trained = row["trained"]
-                for axis, at in zip(axes[:, column], (range(1, len(trained.curve) + 1), trained.clock), strict=True):
-                    axis.plot(at, trained.curve, color=color, label=row["short"])
+                curve, clock = (
+                    np.mean([getattr(one, what) for one in row["trained"]], axis=0) for what in ("curve", "clock")
+                )
+                for axis, at in zip(axes[:, column], (np.arange(1, len(curve) + 1), clock), strict=True):
+                    axis.plot(at, curve, color=color, label=row["short"])
         axes[0, column].set_title(booster)
         for axis, label in zip(axes[:, column], ("trees", "seconds"), strict=True):
             axis.set_xlabel(label)
             axis.grid(alpha=0.3)
         axes[0, column].legend(loc="lower right")
     for axis in axes[:, 0]:
-        axis.set_ylabel(f"validation {METRIC}")
+        axis.set_ylabel(f"validation {METRIC}, mean of the tasks")
     figure.savefig(picture, dpi=120)
