@@ -60,7 +60,7 @@ def trained(booster: str, learn: RankingData, test: RankingData, metric: str, ro
     """The metric on the true labels of the test data after training with the recommended loss."""
     loss = sr.recommended(metric, booster=booster)
     more = {"min_data_in_leaf": 20} if booster == "lightgbm" else {}
-    settings = Settings(rounds=rounds, depth=4, threads=1, seed=seed, more=more)
+    settings = Settings(rounds=rounds, depth=4, l2=1.0, threads=1, seed=seed, more=more)
     model = train(booster, loss, learn, test, metric=metric, settings=settings)
     return model.curve[-1]
 

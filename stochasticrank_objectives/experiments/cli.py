@@ -273,7 +273,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--learning-rate", type=float, default=0.1, help="(default: 0.1)")
     train.add_argument("--depth", type=_above_0, default=6, help="of trees (default: 6)")
-    train.add_argument("--l2", type=float, default=1.0, help="regularisation of leaves (default: 1)")
+    train.add_argument("--l2", type=float, help="regularisation of leaves (default: the booster's)")
     train.add_argument("--seed", type=int, default=0, help="(default: 0)")
     train.add_argument(
         "--set", dest="more", action="append", type=_setting, default=[], metavar="NAME=VALUE",

@@ -17,9 +17,6 @@ from .methods import own_objectives
 METRIC = "ndcg@10"
 RIVALS = {booster: own_objectives(booster, parse_metric(METRIC))[0] for booster in BOOSTERS}
 
-USUAL_L2 = {"xgboost": 1.0, "lightgbm": 0.0, "catboost": 3.0}
-"""How strongly each booster regularises if it is not told."""
-
 
 def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 600, tasks: int = 3) -> list[dict[str, Any]]:
     """Train, print a table, save the learning curves as a picture; returns the rows of the table.
@@ -46,7 +43,7 @@ def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 600, tas
             row: dict[str, Any] = {"booster": booster, "objective": str(objective), "short": _short(objective)}
             row |= {"trained": [], "per_query": []}
             for task, (learn, valid, test) in enumerate(data):
-                settings = Settings(rounds=rounds, learning_rate=0.1, depth=6, l2=USUAL_L2[booster], seed=task)
+                settings = Settings(rounds=rounds, learning_rate=0.1, depth=6, seed=task)
                 trained = train(
                     booster, objective, learn, valid, metric=METRIC, settings=settings, progress=lambda _: bar.update()
                 )

@@ -35,12 +35,15 @@ Progress = Callable[[float], object]
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What all three boosters are told, in the words of XGBoost; `more` goes to the booster as it is."""
+    """What all three boosters are told, in the words of XGBoost; `more` goes to the booster as it is.
+
+    Without `l2`, leaves are regularised as the booster does by default.
+    """
 
     rounds: int = 300
     learning_rate: float = 0.1
     depth: int = 6
-    l2: float = 1.0
+    l2: float | None = None
     patience: int | None = None
     seed: int = 0
     threads: int | None = None
@@ -294,9 +297,9 @@ def _xgboost(
     params = {
         "max_depth": settings.depth,
         "eta": settings.learning_rate,
-        "lambda": settings.l2,
         "seed": settings.seed,
         "disable_default_eval_metric": True,
+        **({} if settings.l2 is None else {"lambda": settings.l2}),
         **({"nthread": settings.threads} if settings.threads else {}),
         **({"objective": objective} if own else {}),
         **settings.more,
@@ -334,10 +337,10 @@ def _lightgbm(
         "max_depth": settings.depth,
         "num_leaves": min(2**settings.depth, 2**15),
         "learning_rate": settings.learning_rate,
-        "lambda_l2": settings.l2,
         "seed": settings.seed,
         "metric": "None",
         "verbose": -1,
+        **({} if settings.l2 is None else {"lambda_l2": settings.l2}),
         **({"num_threads": settings.threads} if settings.threads else {}),
         **settings.more,
     }
@@ -370,12 +373,12 @@ def _catboost(
         "iterations": settings.rounds,
         "depth": settings.depth,
         "learning_rate": settings.learning_rate,
-        "l2_leaf_reg": settings.l2,
         "random_seed": settings.seed,
         "boosting_type": "Plain",
         "use_best_model": False,
         "logging_level": "Silent",
         "allow_writing_files": False,
+        **({} if settings.l2 is None else {"l2_leaf_reg": settings.l2}),
         **({"thread_count": settings.threads} if settings.threads else {}),
         **settings.more,
     }

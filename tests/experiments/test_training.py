@@ -51,6 +51,21 @@ def test_curve_of_losses_is_the_metric_asked_for(booster: str, loss: Any, metric
     assert_curve_is_the_metric(fit(booster, loss, metric), metric)
 
 
+USUAL_L2 = [
+    ("xgboost", "rank:ndcg", 1.0),
+    ("lightgbm", "lambdarank", 0.0),
+    ("catboost", "QueryRMSE", 3.0),
+    ("catboost", "YetiRank", 1e-20),
+]
+
+
+@pytest.mark.parametrize(("booster", "objective", "usual"), USUAL_L2)
+def test_leaves_are_regularised_as_the_booster_does_by_default(booster: str, objective: str, usual: float) -> None:
+    by_default, told, other = (fit(booster, objective, l2=l2).predict(VALID.features) for l2 in (None, usual, 10.0))
+    np.testing.assert_array_equal(by_default, told)
+    assert not np.allclose(by_default, other)
+
+
 @pytest.mark.parametrize("booster", BOOSTERS)
 def test_best_rounds_and_patience(booster: str) -> None:
     told: list[float] = []
