@@ -81,18 +81,19 @@ def _fill_changes(change, gain, rule, before, a, count):
 
 
 @inner
-def _add_all_pairs(top, change, rule, n, neighbours, least):
+def _add_all_pairs(top, change, rule, n, rankings):
     """All pairs of one ranking."""
     wide()
+    shape = (rankings.least, rankings.robust)
     x, gain, pull, bend = top[_X], top[_GAIN], top[_PULL], top[_BEND]
     before = 1.0
     for a in range(min(rule.cut, n - 1)):
-        count = min(neighbours, n - 1 - a)
+        count = min(rankings.neighbours, n - 1 - a)
         if rule.kind == PLAIN:
-            add_pairs(x, gain, pull, bend, a, rule.discounts[a], rule.discounts[a + 1 :], count, least)
+            add_pairs(x, gain, pull, bend, a, rule.discounts[a], rule.discounts[a + 1 :], count, shape)
         else:
             _fill_changes(change, gain, rule, before, a, count)
-            add_pairs(x, gain, pull, bend, a, 0.0, change, count, least)
+            add_pairs(x, gain, pull, bend, a, 0.0, change, count, shape)
             before = before * (1.0 - gain[a]) if rule.kind == CASCADE else before + gain[a]
 
 
@@ -117,7 +118,7 @@ def yeti_range(s, gradient, hessian, scores, problem, queries):
             _rank(s, layout, rule, rankings, query, size, permutation)
             for p in range(size):
                 pull[p] = bend[p] = 0.0
-            _add_all_pairs(s.top, s.change, rule, n, rankings.neighbours, rankings.least)
+            _add_all_pairs(s.top, s.change, rule, n, rankings)
             for p in range(size):
                 at = np.uint32(places[p])
                 slope[at] += pull[p]
