@@ -3,7 +3,7 @@
 CatBoost asks an objective for the derivatives of *blocks* of rows, from several threads, without saying which rows they are
 or which queries there are. It shows the scores of all rows, in their order, only to the ``eval_metric``, after each
 iteration. So one object is both: as the metric it takes the scores, from which the core computes the gradient of all rows
-at once; as the objective it serves blocks of it. Where a block lies follows from the address of its labels. Nothing of that
+at once; as the objective it serves blocks of it. Where a block lies follows from the address of its labels. None of that
 is taken on trust: every block's labels, weights and scores must be those that are expected, and all rows must have been
 asked for exactly once, or training stops.
 """

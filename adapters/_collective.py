@@ -1,4 +1,4 @@
-"""What a process needs that trains a model together with others: its number, and sums over all of them.
+"""What a process that trains a model together with others needs: its number, and sums over all of them.
 
 XGBoost has a collective of its own for that. LightGBM has one too, but none that Python can call, so there the processes
 meet through Dask, which started them.
@@ -52,7 +52,7 @@ class Collective(abc.ABC):
 
     @abc.abstractmethod
     def gather(self, row: Array) -> Array:
-        """The rows of all processes, in the order of their numbers. All of them call it, equally often."""
+        """The rows of all processes, in the order of their numbers. All processes call it, equally often."""
 
     def reduce(self, values: Array, how: Literal["sum", "max"]) -> Array:
         """The sum or the largest over all processes of each of a few numbers; the same to the last bit in all of them."""
@@ -116,7 +116,7 @@ def bind_part(
 
     def bind() -> BoundLoss:
         own = next(iter(labels.values())) if isinstance(labels, Mapping) else labels
-        made = collective.keys(own, groups, weights)  # in all of them, since one without rows does not know of keys
+        made = collective.keys(own, groups, weights)  # in all processes, since one without rows does not know of keys
         return loss.bind(labels, groups, weights, query_keys=made if keys is None else keys, **shared)
 
     return collective.together(bind)
@@ -164,8 +164,8 @@ def xgboost_collective(xgboost: Any) -> XGBoostCollective | None:
     return XGBoostCollective(xgboost) if xgboost.collective.is_distributed() else None
 
 
-# A DMatrix keeps of query ids only where queries begin. Dask's has no weights of queries, either. What it does carry, row by
-# row and through every repartitioning, are the bounds of labels of survival models, in float32. So keys and weights of
+# Of query ids, a DMatrix keeps only where queries begin. Dask's has no weights of queries, either. But it carries the bounds
+# of labels of survival models, row by row and through every repartitioning, in float32. So keys and weights of
 # queries travel there: a key in pieces of 24 bits, which float32 holds exactly, on the first rows of its query.
 _PIECE = 24
 
@@ -275,7 +275,7 @@ class Unconnected(Collective):
         self.rank, self.size = rank, size
 
     def gather(self, row: Array) -> Array:
-        """Nothing can be had."""
+        """Refused: there is no way to reach the others."""
         raise RuntimeError(
             "this needs sums over all workers, which LightGBM gives Python no way to compute; train with Dask, by which "
             "the workers can meet, or with XGBoost"
@@ -331,7 +331,7 @@ def _meet(booster: Any, parameter: Callable[..., Any]) -> Collective | None:
         raise ValueError(f"cannot tell which of the machines {','.join(machines)} this one is: port {port} on {host}")
     if host is None:
         return Unconnected(here[0], size)
-    # A Booster that is deleted closes LightGBM's connections, of which a process has but one set: one of a training that
+    # Deleting a Booster closes LightGBM's connections, and a process has only one set of them. A Booster of a training that
     # failed, kept until now by its traceback, would close those of this training.
     for old in _boosters:
         _forget_network(old)
@@ -349,7 +349,7 @@ def _meet(booster: Any, parameter: Callable[..., Any]) -> Collective | None:
 
 
 def _forget_network(booster: Any) -> None:
-    booster._network = booster.network = False  # it has the one or the other, by version
+    booster._network = booster.network = False  # it has one or the other, depending on the version
 
 
 @contextlib.contextmanager
@@ -370,7 +370,7 @@ def guard(booster: weakref.ref[Any], ports: set[int]) -> None:
     """Watch LightGBM's connections while a Booster lives.
 
     When a peer dies, LightGBM reads from its closed connection again and again, for ever. A thread here replaces such a
-    connection by something that cannot be read from, upon which LightGBM gives up with an error.
+    connection by something that cannot be read from, so that LightGBM gives up with an error.
     """
     if os.name == "posix":
         threading.Thread(target=_guard, args=(booster, ports), name="stochasticrank-guard", daemon=True).start()

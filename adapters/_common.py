@@ -161,7 +161,7 @@ class ReportedMetric:
         weights: ArrayLike | None = None,
         threads: int | None = None,
     ) -> Evaluation:
-        """The metric of these data; `threads` holds if none were given to the metric itself."""
+        """The metric of these data; `threads` applies if none were given to the metric itself."""
         return bind_evaluation(
             self.metric, labels, groups, qid=qid, weights=weights, ties=self.ties, empty=self.empty,
             threads=threads if self.threads is None else self.threads,
@@ -206,7 +206,7 @@ class Bindings(Generic[Bound]):
 
 
 def calling(kind: type) -> Any:
-    """The object of this kind of which a method is among the callers, the nearest; None if there is none.
+    """The object of this kind whose method is the nearest such caller; None if there is none.
 
     XGBoost and LightGBM tell an objective neither which Booster it serves nor how far its training is. The Booster knows,
     and it is always among the callers. Counting calls instead goes wrong wherever a training is interrupted, goes on from

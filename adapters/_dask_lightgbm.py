@@ -38,7 +38,7 @@ _GRACE = 8.0  # seconds in which the other workers should have noticed that one 
 class DaskLightGBMRanker(lightgbm.DaskLGBMRanker):  # type: ignore[misc,name-defined]
     """`lightgbm.DaskLGBMRanker` with a loss of ours, query ids instead of groups, and early stopping.
 
-    Data are dask arrays or DataFrames with the same partitions. The model does not depend on the partitioning, but for
+    Data are dask arrays or DataFrames with the same partitions. The model does not depend on the partitioning, except for
     LightGBM's bins and the rounding of its histograms; a query that is cut by a border of partitions is refused
     (`partition_by_query`). Evaluation sets are measured over the queries of all workers, so ``early_stopping_rounds`` works,
     which LightGBM on Dask does not offer otherwise. If a worker is lost, `fit` fails within seconds.
@@ -194,7 +194,7 @@ def _sizes_and_keys(qid: Any) -> NDArray[np.uint64]:
 class _StopByLast:
     """LightGBM's early stopping, by the last evaluation set.
 
-    By itself LightGBM stops by whichever set is first without progress. The training data may be among them, and on Dask it
+    By itself LightGBM stops at the first set without progress. The training data may be among them, and on Dask it
     does not recognise them.
     """
 
@@ -245,7 +245,7 @@ class _KeyedRanker(lightgbm.LGBMRanker):  # type: ignore[misc,name-defined]
         try:
             super().fit(X, y, group=group[:, 0].astype(np.int64), **keywords)
         except BaseException:
-            # LightGBM does so after a success only: a training on one worker that follows would use the dead connections.
+            # LightGBM does so only after a success: a training on one worker that follows would use the dead connections.
             lightgbm.basic._LIB.LGBM_NetworkFree()
             raise
         finally:
@@ -277,8 +277,8 @@ class _Watching:
     def who_has(self, futures: Any, **keywords: Any) -> dict[Any, tuple[str, ...]]:
         """Where partitions are, in their own order.
 
-        Dask tells it in any order. LightGBM numbers workers, which find the bins of different features, and puts together
-        the rows of a worker as it is told: the model would change from one training to the next.
+        Dask tells this in any order. LightGBM would number workers, which find the bins of different features, and join the
+        rows of a worker in that order. So the model would change from one training to the next.
         """
         found = self._client.who_has(futures, **keywords)
         return {one.key: tuple(sorted(found[one.key])) for one in futures}

@@ -97,8 +97,8 @@ def _meta(qid: Any, first: int, weights: Any) -> tuple[NDArray[np.int64], NDArra
 class DaskXGBoostRanker(dxgb.DaskScikitLearnBase):  # type: ignore[misc,name-defined]
     """`XGBoostRanker` on a Dask cluster; `xgboost.dask.DaskXGBRanker`, which it resembles, takes no loss of ours.
 
-    Data are dask arrays or DataFrames with the same partitions. The model does not depend on the partitioning, but for the
-    rounding of XGBoost's histograms; a query that is cut by a border of partitions is refused (`partition_by_query`).
+    Data are dask arrays or DataFrames with the same partitions. The model does not depend on the partitioning, except for
+    the rounding of XGBoost's histograms; a query that is cut by a border of partitions is refused (`partition_by_query`).
     Evaluation sets and early stopping are measured over the queries of all workers.
 
     Parameters

@@ -69,7 +69,7 @@ class Seen(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """Where the queries of some rows, their weights, and the positions at which rows were shown, were given."""
+    """The queries of some rows, their weights, and the positions at which rows were shown, as they were given."""
 
     qid: ArrayLike | None = None
     group: ArrayLike | None = None
@@ -546,7 +546,7 @@ def processors(n_jobs: Any) -> int | None:
 
 @functools.cache
 def parameters_of(constructor: Any) -> dict[str, Any]:
-    """Parameters of an estimator's constructor with their defaults, but for the objective, which is ours."""
+    """Parameters of an estimator's constructor with their defaults, except the objective, which is ours."""
     return {
         parameter.name: parameter.default
         for parameter in inspect.signature(constructor).parameters.values()

@@ -1,6 +1,6 @@
-"""The boosters' idle OpenMP threads, let go before work of our own.
+"""The boosters' idle OpenMP threads, released before work of our own.
 
-After each parallel loop OpenMP's threads spin for milliseconds in wait for the next. Where they are as many as processors,
+After each parallel loop OpenMP's threads spin for milliseconds, waiting for the next. If there are as many as processors,
 they take the processor from the gradient, for longer than the gradient itself takes.
 """
 
@@ -19,7 +19,7 @@ def _was_forked() -> bool:
     try:
         with open("/proc/self/stat") as file:
             return bool(int(file.read().rpartition(")")[2].split()[6]) & _FORKED)
-    except (OSError, ValueError, IndexError):  # not Linux, whose OpenMP it is that waits for threads that are no more
+    except (OSError, ValueError, IndexError):  # not Linux: only its OpenMP waits for threads that are gone
         return False
 
 
@@ -27,10 +27,10 @@ _PROCESS = None if _was_forked() else os.getpid()
 
 
 def release_of_idle_threads(library: ctypes.CDLL | None) -> Callable[[], None]:
-    """What lets the idle threads of a booster's library go, those that serve the calling thread; or does nothing.
+    """A function that releases those idle threads of a booster's library that serve the calling thread, or does nothing.
 
     It does nothing where the library has no OpenMP 5, and in a fork, which inherits the record of threads but not the
-    threads: letting them go would wait for them for ever.
+    threads: releasing them would wait for them for ever.
     """
     try:
         pause = library["omp_pause_resource_all"] if library is not None else None

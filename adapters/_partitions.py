@@ -86,12 +86,12 @@ def look(qid: Any) -> list[Part]:
 
 
 def check_partitions(qid: Any) -> None:
-    """Refuse query ids of which one stands in more than one partition: each worker would take its part for a whole query.
+    """Refuse query ids if one is in more than one partition: each worker would treat its part as a whole query.
 
     Parameters
     ----------
     qid
-        The query id of each row: a dask array or Series. It is computed; persist it before.
+        The query id of each row: a dask array or Series. It is computed, so persist it first.
     """
     check_parts(look(qid))
 
@@ -139,7 +139,7 @@ def partition_by_query(frame: Any, /, *, qid: str, npartitions: int | None = Non
 @overload
 def partition_by_query(*collections: Any, qid: Any, npartitions: int | None = None) -> tuple[Any, ...]: ...
 def partition_by_query(*collections: Any, qid: Any, npartitions: int | None = None) -> Any:
-    """Move rows between partitions so that every query is whole and its rows stand together; the fewest rows that suffice.
+    """Move rows between partitions so that every query is whole and its rows stand together; as few rows as possible.
 
     A query stays where most of its rows are. Partitions without a cut query are passed on as they are. Rows of a query keep
     their order, so training afterwards does not depend on where the borders were.
@@ -150,10 +150,10 @@ def partition_by_query(*collections: Any, qid: Any, npartitions: int | None = No
         dask arrays (chunked by rows), DataFrames or Series with the same partitions.
     qid
         The query id of each row, as one more such collection; or, with one DataFrame, the name of its column. It is
-        computed here, so persist what it is made from before.
+        computed here, so persist what it is made from first.
     npartitions
-        With a number: that many partitions of about as many rows, queries in the order in which they first stand. This
-        moves more.
+        With a number: that many partitions of about equal size, queries in the order in which they first appear. This
+        moves more rows.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def partition_by_query(*collections: Any, qid: Any, npartitions: int | None = No
 
 
 def _move_little(parts: Sequence[Part]) -> list[NDArray[np.int64]]:
-    """For each partition, where each of its queries goes: where most of its rows are, at a tie to the first."""
+    """For each partition, where each of its queries goes: where most of its rows are; in a tie, to the first."""
     homes = _homes(parts)
     shared = homes[homes.duplicated("key", keep=False)].sort_values(["rows", "part"], ascending=[False, True])
     best = shared.drop_duplicates("key").set_index("key")["part"]

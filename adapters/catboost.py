@@ -98,7 +98,7 @@ class CatBoostMetric(ReportedMetric):
     """A ranking metric as ``eval_metric`` of CatBoost, whatever its ``loss_function`` is.
 
     CatBoost does not tell a metric which queries there are, so it must know the pools: the one to train on and those to
-    evaluate. Weights of the pools weigh queries, if they are the same throughout each query; others are left out.
+    evaluate. Weights of the pools weigh queries, if they are the same throughout each query; otherwise they are ignored.
     CatBoost reports the metric under its name.
 
     Parameters
@@ -202,7 +202,7 @@ def _learn(loss: Loss, pool: Any, known: _Known, init_model: Any) -> Learn:
 class CatBoostObjective(CatBoostMetric):
     """A ranking metric, or a loss, as ``loss_function`` of CatBoost; the same object must be its ``eval_metric`` too.
 
-    `CatBoostStochasticRank` takes fewer words. This is for use with ``CatBoost`` itself, with ``boosting_type="Plain"``, one
+    `CatBoostStochasticRank` is simpler to use. This is for use with ``CatBoost`` itself, with ``boosting_type="Plain"``, one
     leaf iteration (the default) and, if there are categorical features, ``has_time=True``; what would go wrong under other
     settings is noticed in the first iterations, and stops the training with an error that says what to set.
 
@@ -332,7 +332,7 @@ class CatBoostStochasticRank(catboost.CatBoost):  # type: ignore[misc,name-defin
 
     Where no ``learning_rate`` is given, a metric's name, or a `YetiLoss`, is trained with one that depends on the number of
     trees: 30 / iterations, at least 0.03 and at most 0.3. CatBoost's default, 0.03, is right for its default of 1,000
-    trees; 100 trees of it would learn next to nothing. For other losses it stays 0.03.
+    trees; 100 trees with it would learn next to nothing. For other losses it stays 0.03.
 
     Parameters
     ----------

@@ -131,8 +131,8 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
             If the labels are clicks and `propensities` is set: where each row was shown; 1 is the top. The labels are then
             corrected, as by `debias`.
         eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions
-            A list of (X, y), and the same as above for each of them. With `early_stopping_rounds` training stops by the
-            first.
+            A list of (X, y), and the same as above for each of them. With `early_stopping_rounds` the first one
+            decides when training stops.
         baseline
             Scores to start from, one per row.
         use_best_model, init_model, callbacks
@@ -188,7 +188,7 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
 
     def _array(self, X: Any) -> Any:
         if any(self._extra.get(name) is not None for name in _FEATURES):
-            return X if hasattr(X, "shape") else np.asarray(X, object)  # not all of it are numbers
+            return X if hasattr(X, "shape") else np.asarray(X, object)  # not all of it is numeric
         return super()._array(X)
 
     def _pool(self, data: Data, params: dict[str, Any], baseline: ArrayLike | None = None) -> Any:

@@ -20,10 +20,10 @@ _attached: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}  # by identit
 def label_columns(data: Any, columns: Mapping[str, ArrayLike]) -> Any:
     """Give the data of a booster further columns of labels, for metrics such as ``0.7*ndcg@10 + 0.3*price.dcg@10``.
 
-    Objectives and metrics that meet the data find the columns by their names; the booster's own label stays what terms
-    without a column take. Columns are remembered as long as the data object lives, and replace those given before. Parts of
-    a LightGBM Dataset, such as the folds of ``lightgbm.cv``, have their rows of the columns; slices of a DMatrix or a Pool
-    must be given theirs. Estimators for scikit-learn and Dask make their data themselves and take no columns.
+    Objectives and metrics that meet the data find the columns by their names; terms without a column still
+    take the booster's own label. Columns are remembered as long as the data object lives, and replace those given before.
+    Parts of a LightGBM Dataset, such as the folds of ``lightgbm.cv``, get their rows of the columns; slices of a DMatrix or
+    a Pool must be given theirs. Estimators for scikit-learn and Dask make their data themselves and take no columns.
 
     Parameters
     ----------

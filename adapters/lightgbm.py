@@ -38,14 +38,14 @@ class LightGBMObjective(Objective):
     """A ranking metric as LightGBM's objective.
 
     One object serves ``lightgbm.train({"objective": objective, ...})``, ``lightgbm.cv``, ``Booster.update(fobj=objective)``
-    and ``LGBMRanker(objective=objective)``, and may be used again: it depends on the Booster alone where a training stands.
+    and ``LGBMRanker(objective=objective)``, and may be used again: how far a training is depends on the Booster alone.
 
-    A row's weight multiplies its gradient and its hessian, as in LightGBM's own ranking objectives. The hessian is 1 per row
-    otherwise, so that a leaf is the (weighted) mean of its rows' gradients, unless the loss has a hessian; that of a
+    A row's weight multiplies its gradient and its hessian, as in LightGBM's own ranking objectives. Otherwise the hessian is
+    1 per row, so that a leaf is the (weighted) mean of its rows' gradients, unless the loss has a hessian; that of a
     metric's name averages 1 per row. Continued training (`init_model`) goes on with the noise and the SGLB scale of the
     iteration at which the old model ended.
 
-    `lightgbm.cv` splits rows, not queries, under any objective but its own: give it ``folds=GroupKFold(...)``. Refused are
+    `lightgbm.cv` splits rows, not queries, under any objective but its own: give it ``folds=GroupKFold(...)``. We refuse
     ``bagging_by_query``, under which LightGBM learns nothing from a custom objective, and a Dataset with ``position``, which
     only LightGBM's own lambdarank corrects for.
 

@@ -45,7 +45,7 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
         What `score` returns, and what evaluation sets and early stopping are measured by: a metric's name, a metric or a
         `LightGBMMetric`; by default the metric that is named as `loss`, or the loss's own, or ``"ndcg@10"``.
     params
-        Parameters of `lightgbm.LGBMRanker` but for `objective`, any of LightGBM's own, such as ``early_stopping_rounds``,
+        Parameters of `lightgbm.LGBMRanker` except `objective`, any of LightGBM's own, such as ``early_stopping_rounds``,
         and parameters of the loss: ``loss__mu=0.1``, or ``mu=0.1``, changes the field ``mu`` of the loss. `propensities` and
         `clip` correct clicks, as in `XGBoostRanker`. `random_state` seeds LightGBM, and is added to the loss's own seed.
         `n_jobs` bounds the threads of both. LightGBM is silent unless `verbose` is given.
@@ -129,7 +129,7 @@ class LightGBMRanker(Ranker, lightgbm.LGBMRanker):  # type: ignore[misc,name-def
             corrected, as by `debias`.
         eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions
             A list of (X, y), and the same as above for each of them. With ``early_stopping_rounds`` training stops when any
-            of them, but the training data, has not improved for so long.
+            of them, except the training data, has not improved for so long.
         eval_names, init_score, eval_init_score, feature_name, categorical_feature, callbacks, init_model
             As in `lightgbm.LGBMRanker.fit`.
         """

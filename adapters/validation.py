@@ -57,7 +57,7 @@ class CrossValidation:
     def compare(self, one: str, other: str) -> Comparison:
         """How much better `one` is than `other`, query by query.
 
-        `p` is that of a paired t-test of two sides. It takes queries as independent and the models as they are: it says
+        `p` is that of a paired two-sided t-test. It takes queries as independent and the models as they are: it says
         whether other queries would agree, not whether trainings with another seed would.
         """
         differences = self.values[self._known(one)] - self.values[self._known(other)]

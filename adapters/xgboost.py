@@ -77,8 +77,8 @@ def _threads(booster: Any) -> int | None:
 class XGBoostObjective(Objective):
     """A ranking metric, or a loss, as ``obj=`` of ``xgb.train`` and ``xgb.cv``.
 
-    The hessian is 1 per row, times the weight of the row's query, so that a leaf is a gradient step, unless the loss has a
-    hessian. So ``min_child_weight`` counts rows. For a metric's name the hessian averages `hessian_mean` per row, one in
+    Unless the loss has a hessian, it is 1 per row, times the weight of the row's query. So a leaf is a gradient step, and
+    ``min_child_weight`` counts rows. For a metric's name the hessian averages `hessian_mean` per row, one in
     a hundred: ``min_child_weight=1`` asks for about a hundred rows, and ``lambda=1`` counts as much as these.
 
     No state of a training is kept: the iteration, which selects the noise, is the number of rounds that the calling booster
@@ -90,7 +90,7 @@ class XGBoostObjective(Objective):
     these three compare them with a fixed number. ``booster="dart"`` is refused then.
 
     XGBoost's default metric, RMSE, is turned off: name one with ``eval_metric`` or pass an `XGBoostMetric`. With weights of
-    queries never ask for ``eval_metric="rmse"`` or another metric of rows: XGBoost aborts then.
+    queries never ask for ``eval_metric="rmse"`` or another per-row metric: XGBoost aborts then.
 
     Parameters
     ----------
@@ -167,11 +167,11 @@ class XGBoostObjective(Objective):
 
 
 def _turn_off_default_metric(booster: Any) -> None:
-    """Keep XGBoost from its default metric under a custom objective, RMSE, if it has no other.
+    """Keep XGBoost from RMSE, its default metric under a custom objective, if it has no other.
 
     That is no measure of a ranking, and XGBoost aborts when it meets weights of queries, which it takes for weights of rows.
 
-    When a parameter is set XGBoost forgets which `updater` was asked for, and all that was set of a linear one: these are
+    When a parameter is set, XGBoost forgets which `updater` was asked for, and all settings of a linear one: these are
     set again.
     """
     configuration = _configuration(booster)

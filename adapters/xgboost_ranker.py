@@ -41,7 +41,7 @@ class XGBoostRanker(Ranker, xgb.XGBRanker):  # type: ignore[misc,name-defined]
         What `score` returns, and what evaluation sets and early stopping are measured by: a metric's name, a metric or an
         `XGBoostMetric`; by default the metric that is named as `loss`, or the loss's own, or ``"ndcg@10"``.
     params
-        Parameters of `xgboost.XGBRanker` but for `objective`, and parameters of the loss: ``loss__mu=0.1`` changes the field
+        Parameters of `xgboost.XGBRanker` except `objective`, and parameters of the loss: ``loss__mu=0.1`` changes the field
         ``mu`` of the loss, and ``loss__loss__mu`` that of the loss inside `SGLB`. A short ``mu=0.1`` is the same.
         `random_state` seeds XGBoost, and is added to the loss's own seed. `n_jobs` bounds the threads of both.
         `eval_metric` takes XGBoost's names, reported beside `metric`. `propensities` and `clip` correct clicks for the
@@ -118,8 +118,8 @@ class XGBoostRanker(Ranker, xgb.XGBRanker):  # type: ignore[misc,name-defined]
             If the labels are clicks and `propensities` is set: where each row was shown; 1 is the top. The labels are then
             corrected, as by `debias`.
         eval_set, eval_qid, eval_group, eval_sample_weight, eval_positions
-            A list of (X, y), and the same as above for each of them. With `early_stopping_rounds` training stops by the
-            last.
+            A list of (X, y), and the same as above for each of them. With `early_stopping_rounds` the last one
+            decides when training stops.
         sample_weight_eval_set
             Another name of `eval_sample_weight`, that of `xgboost.XGBRanker`.
         base_margin, base_margin_eval_set, verbose, xgb_model

@@ -24,7 +24,7 @@ NOTHING = "no work in Python"  # an objective that gives the same derivatives ea
 
 
 def _data(count: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Labels that no few trees can explain: where nothing is left to learn, a squared error's trees are small and quick."""
+    """Labels that a few trees cannot explain: with nothing left to learn, a squared error's trees are small and quick."""
     rng = np.random.default_rng(2)
     features = rng.normal(size=(count * _DOCUMENTS, 50)).astype(np.float32)
     relevance = features[:, 0] + features[:, 1] * features[:, 2] + rng.normal(size=len(features))

@@ -39,7 +39,7 @@ def _iteration(pool: catboost.Pool, loss: str, extra: int, repeats: int) -> floa
 
 
 def run(quick: bool) -> dict[str, Any]:
-    """CatBoost computes two gradients an iteration: its gradient is half of what its iteration takes beyond RMSE's."""
+    """CatBoost computes two gradients per iteration: its gradient is half of what its iteration takes beyond RMSE's."""
     count = 600 if quick else 6000
     labels, groups, scores = queries(count, 120)
     group_id = np.repeat(np.arange(count), 120)

@@ -79,7 +79,7 @@ class Timed:
 
 
 def _ready() -> float:
-    """Seconds in which this thread has run, or could have run but for other processes; in all others it waited.
+    """Seconds in which this thread ran or was ready to run; in all others it waited.
 
     With one thread per worker, all that it can wait for in a training is another worker, or the network.
     """
@@ -126,7 +126,7 @@ def _seconds(work: Callable[[], Any], times: int) -> float:
 
 
 class Clock(NamedTuple):
-    """Seconds of an iteration and of its gradient on the slowest worker, and those that workers wait in it, in the mean."""
+    """Seconds of an iteration and of its gradient on the slowest worker, and how long workers wait in it, on average."""
 
     iteration: float
     gradient: float
@@ -239,7 +239,7 @@ def _notes() -> Iterator[pathlib.Path]:
 
 @dataclasses.dataclass
 class Run:
-    """What was found of one booster, size and number of workers: means over seeds, but the best times."""
+    """What was found for one booster, size and number of workers: means over seeds, and the best times."""
 
     booster: str
     rows: int
@@ -310,7 +310,7 @@ def measure_memory(sizes: list[int]) -> dict[str, float]:
     """Bytes per row: how memory grows between data of these sizes, in new processes that have loaded all code before."""
     found: dict[str, float] = {}
     for kind in MEMORY:
-        # Large arrays are given back at once, so that the memory of smaller data is not used again for larger ones.
+        # Large arrays are given back at once, so that the memory of smaller data is not reused for larger ones.
         environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
         command = [sys.executable, "-m", "benchmarks.scale", "--memory", kind, *map(str, sizes)]
         said = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
@@ -344,13 +344,13 @@ def _bind(data: RankingData) -> Any:
 
 
 def _gradient(data: RankingData) -> float:
-    """What comes for the time of a gradient, at most: the gradient and the hessian among it."""
+    """What is added during a gradient, at most, including the gradient and the hessian."""
     bound, scores = _bind(data), np.zeros(len(data.labels), np.float32)
     return _peak(lambda: bound.derivatives(scores, 0))
 
 
 def _xgboost(data: RankingData) -> float:
-    """A training of XGBoost at its peak, our part included, the features that it is given not."""
+    """A training of XGBoost at its peak, with our part, without the features that it is given."""
     import xgboost as xgb
 
     def train() -> Any:
@@ -511,7 +511,7 @@ def _cluster() -> Iterator[Any]:
 
 
 def largest_difference(runs: list[Run]) -> float:
-    """In quality, between several workers and one process."""
+    """The largest difference in quality between several workers and one process."""
     alone = {(run.booster, run.rows): run.ndcg for run in runs if run.workers == 1}
     return max(abs(run.ndcg - alone[run.booster, run.rows]) for run in runs)
 

@@ -1,6 +1,6 @@
 """`python -m benchmarks.soak --minutes 10 [--seed 0]`: random trainings and random bad input, against what must always hold.
 
-Trainings of random losses, data and parameters on all three boosters must be finite, not constant, and the same: again, for
+Trainings of random losses, data and parameters on all three boosters must be finite, not constant, and the same: again, with
 1, 2 and 4 threads, after pickling, after an interruption, from two threads at once, beside a training of another booster,
 inside an objective, in a fork, and by the estimators. What is reported must be what `evaluate` finds. Bad input must be a
 ValueError of ours or the booster's own error, which counts as refused; a finding is a crash, a hang, another error, or a
@@ -36,7 +36,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-# Threads that spin in wait for work take the processor from the others; it changes no result.
+# Threads that spin while they wait for work take the processor from the others; it changes no result.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
@@ -358,7 +358,7 @@ def check_interrupted(case: Case) -> None:
     except KeyboardInterrupt:
         pass
     except Exception as error:
-        if "KeyboardInterrupt" not in str(error):  # CatBoost makes an error of its own of it
+        if "KeyboardInterrupt" not in str(error):  # CatBoost turns it into an error of its own
             raise
     same("after an interruption", case.first, case.train())
 
@@ -573,7 +573,7 @@ BAD_DATA: dict[str, Callable[[Any, Data], Data]] = {
 # Boosters may take these; then the model must be sound. A group of 0 rows is no query; labels and weights that are huge are
 # numbers.
 ACCEPTED = ("feature infinite", "rates that diverge", "groups of 0 rows", "label huge", "label hugest")
-# LightGBM makes 0 of NaN before any objective sees it.
+# LightGBM turns NaN into 0 before any objective sees it.
 MADE_FINITE = ("label nan", "weight nan")
 
 BAD_LOSS: dict[str, Callable[[Any], Any]] = {
@@ -750,7 +750,7 @@ class Growth(NamedTuple):
 
 
 def listen(process: Any, told: Any, deadline: float) -> Iterator[Told | str]:
-    """What a worker says until the deadline, and how it ended if it did so by itself: the process is then ended."""
+    """What a worker says until the deadline, and how it ended if it did so by itself; afterwards the process is stopped."""
     current, since = -1, time.monotonic()
     process.start()
     while time.monotonic() < deadline:

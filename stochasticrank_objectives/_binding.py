@@ -1,4 +1,4 @@
-"""What the losses of a metric share: how they print, how they are bound to data, and what that leaves."""
+"""What the losses of a metric share: how they print, how they are bound to data, and the result."""
 
 from __future__ import annotations
 
@@ -89,18 +89,18 @@ class MetricLoss(abc.ABC, Generic[Bound]):
         Parameters
         ----------
         labels
-            Relevance of each row, 0 for none; the rows of a query stand together. Labels may have named columns: a mapping
-            or a DataFrame, of which terms that name no column take the first; see `Labelled`.
+            Relevance of each row, 0 for none; the rows of a query stand together. Labels may have named columns (a mapping
+            or a DataFrame); terms that name no column take the first; see `Labelled`.
         groups, qid
             The size of each query, or the query id of each row: one of the two.
         weights
-            One per query: its loss is multiplied by it. One per row: the row's derivatives are.
+            One per query: it multiplies the query's loss. One per row: it multiplies the row's derivatives.
         query_keys
             A whole number per query that selects its noise; by default its place in the data. With keys of their own,
             queries get the same noise whatever other queries are in the data.
         reduce
             Where several processes train one model, each on its own queries: a function that is given an array of a few
-            numbers and ``"sum"`` or ``"max"``, and returns their sum or largest over all processes. All of them bind,
+            numbers and ``"sum"`` or ``"max"``, and returns their sum or largest over all processes. All processes bind,
             and later compute derivatives, at the same time. The adapters pass it.
         """
         return self._bound(lay_out(self._bound_metric(), labels, groups, qid, reduce), weights, query_keys)
@@ -112,7 +112,7 @@ class MetricLoss(abc.ABC, Generic[Bound]):
 
 
 def printed(loss: Any, first: str | None) -> str:
-    """A loss as it is written: its first parameter, if any is without a name, then those that are not at their default."""
+    """A loss as it is written: the parameter without a name, if there is one, then those that differ from their default."""
     value = getattr(loss, first) if first else None
     shown = [repr(str(value)) if isinstance(value, Metric) else str(value)] if first else []
     changed = [
@@ -124,7 +124,7 @@ def printed(loss: Any, first: str | None) -> str:
 
 
 def check_pairwise(loss: str, metric: Metric) -> None:
-    """Refuse a metric of which it is not known what a swap of two documents changes, or whether for the better."""
+    """Refuse a metric if it is unknown what a swap of two documents changes, or whether for the better."""
     components = [component for _, part in metric.parts() for component in part.components()]
     instead = f"use StochasticRank({str(metric)!r}), or name another metric to train on"
     if metric.family != "ranked":

@@ -1,6 +1,6 @@
 """Metrics in which every position counts alike: gains, documents that count, and multipliers of queries.
 
-Gains come in descending order in each query, and leave with a mean of 0 in it. So discounts that fall by 1 per position may
+Gains come in descending order in each query, and leave with a mean of 0. So discounts that fall by 1 per position may
 begin anywhere: adding a constant to all of them changes nothing. A query in which nothing can be ranked has no relevant
 documents and the multiplier 0.
 """
@@ -32,7 +32,7 @@ def by_pairs(gains: Array, ptr: Integers) -> Centred:
 
 
 def by_ranks(gains: Array, ptr: Integers) -> Centred:
-    """Spearman's rho = sum_i c_i (n - i) / sqrt(sum_i c_i^2 (n^3 - n)/12), c the centred ranks, of ties their mean."""
+    """Spearman's rho = sum_i c_i (n - i) / sqrt(sum_i c_i^2 (n^3 - n)/12), c the centred ranks, ties at their mean rank."""
     sizes, runs = np.diff(ptr), _runs(gains, ptr)
     middle = np.repeat(0.5 * (runs[:-1] + runs[1:] - 1), np.diff(runs))  # of the run, among all rows
     ranks = np.repeat(0.5 * (ptr[:-1] + ptr[1:] - 1), sizes) - middle

@@ -15,7 +15,7 @@ from ._listed import Listed
 from .metrics import Metric
 
 Labels = ArrayLike | Mapping[str, ArrayLike]  # of each row, or columns of them by name; a DataFrame is such a mapping
-Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # the same numbers of all processes that train together, made one
+Reduce = Callable[[Array, Literal["sum", "max"]], Array]  # combines the same numbers of all processes that train together
 
 _HIGHEST = 4.0  # what the largest relevance is scaled to, so that mu does not depend on the range of the labels
 
@@ -70,7 +70,7 @@ def check_labels(labels: ArrayLike, name: str = "labels", rows: int | None = Non
 def check_columns(labels: Any, wanted: list[str | None], *, signed: bool = False) -> dict[str | None, Array]:
     """The columns of labels that a metric wants, each checked; None is the first column, or labels without columns."""
     named = [column for column in wanted if column is not None]
-    frame = len(getattr(labels, "columns", ())) > bool(not named)  # that of a single column is taken for a mistake
+    frame = len(getattr(labels, "columns", ())) > bool(not named)  # a frame of a single column is taken for a mistake
     if not frame and not (isinstance(labels, Mapping) and all(isinstance(name, str) for name in labels)):
         if named:
             raise ValueError(
@@ -161,7 +161,7 @@ def pointer(groups: ArrayLike | None, qid: ArrayLike | None, rows: int) -> Integ
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-_LARGEST_WEIGHT = 9.9e37  # LightGBM makes 1e38 of infinity
+_LARGEST_WEIGHT = 9.9e37  # LightGBM turns infinity into 1e38
 
 
 def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
@@ -182,11 +182,11 @@ def check_weights(weights: ArrayLike, queries: int, rows: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Queries:
-    """A data set as one metric sees it, with the terms of which each part of the metric is the sum."""
+    """A data set as one metric sees it, with the terms that add up to each part of the metric."""
 
     metric: Metric
     layout: Layout
-    parts: tuple[tuple[Any, ...], ...]  # of each part its terms: a Listed, a Selection if that is the family, or a Rule
+    parts: tuple[tuple[Any, ...], ...]  # the terms of each part: a Listed, a Selection if that is the family, or a Rule
     in_order: bool = True  # whether documents stand by falling gain for all terms at once, as with a single column of labels
     reduce: Reduce = alone  # what is a property of all data, not of a query, goes through it
 
@@ -202,7 +202,7 @@ class Queries:
 
     @property
     def rule(self) -> Any:
-        """The rule of a single metric. Of a sum, what it has as a whole: the rule of its deepest term, multiplied by 1."""
+        """The rule of a single metric. For a sum as a whole it is the rule of its deepest term, multiplied by 1."""
         rules = self.rules
         if len(rules) == 1:
             return rules[0]
@@ -226,7 +226,7 @@ class Queries:
 
     @property
     def learnable(self) -> NDArray[np.bool_]:
-        """Queries in which orders, or selections, differ in value: no order does where all documents have the same gain."""
+        """Queries in which orders, or selections, differ in value: none do where all documents have the same gain."""
         if self.metric.family == "selected":
             counts: NDArray[np.bool_] = self.rule.relevant > 0
             return counts
@@ -242,7 +242,7 @@ class Queries:
         return np.asarray(np.maximum.reduceat(values, first) > np.minimum.reduceat(values, first))
 
     def for_kernels(self) -> tuple[Any, ...]:
-        """The rules as gradients need them: what has no jumps in a query has a multiplier of 0 there, and `relevant` tells
+        """The rules as gradients need them: one without jumps in a query has a multiplier of 0 there, and `relevant` tells
         how many of the first documents can have a gain."""
         if self.metric.family == "selected":
             return self.rules
@@ -281,7 +281,7 @@ def lay_out(
         )
     relevance = metric.relevance(some) if in_order else _blended(terms, columns, reduce)
     # All gains rise with the label, so one order serves all terms of a column. Documents with equal gains keep their order.
-    # Terms of several columns have no such order in common: the relevance that they make together decides.
+    # Terms of several columns have no such order in common: their combined relevance decides.
     query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     keys: list[NDArray[Any]] = [*(-each for each in reversed(gains)), query]  # the last one counts first
     if not in_order:
@@ -308,7 +308,7 @@ def lay_out(
 
 
 def _check_suits(metric: Metric, column: str | None, labels: Array) -> None:
-    """The metric's own check, which speaks of the column if there is one."""
+    """The metric's own check, whose error names the column if there is one."""
     try:
         metric.check(labels)
     except ValueError as error:

@@ -15,7 +15,7 @@ import numpy as np
 from . import _threads
 from ._constants import BEST, MEAN, PLAIN, Array, Integers, Layout, Problem, Rule, Smoothing
 
-_ORDERS = 720  # of tied documents: up to so many are tried for their mean, of more a sample
+_ORDERS = 720  # of tied documents: up to so many are tried for their mean; if there are more, a sample
 _TOGETHER = 2**20  # values that are in memory at a time, unless one query has more
 
 

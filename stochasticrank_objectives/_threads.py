@@ -57,7 +57,7 @@ def pieces(length: int, piece: int) -> list[int]:
 
 
 class Spare:
-    """What threads need one each of, kept for the next time: while one makes it, the others wait for Python's lock."""
+    """What each thread needs one of, kept for the next time: while one makes it, the others wait for Python's lock."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make

@@ -17,14 +17,14 @@ from .metrics import _METRICS, _WORD, ERR, Metric, _Binary
 class _Novelty(_Binary):
     """What one topic adds to alpha-DCG, times alpha: ``sum_i g_i prod_{l<i} (1 - g_l) / log2(i + 2)``, g = alpha or 0.
 
-    Every document before that is about the topic has left 1 - alpha of the interest in it. For alpha = 0 it is DCG.
+    Every earlier document about the topic has left 1 - alpha of the interest in it. For alpha = 0 it is DCG.
     """
 
     alpha: float = 0.5
 
     @property
     def factor(self) -> int:  # type: ignore[override]
-        """A cascade, unless nothing is ever enough."""
+        """A cascade, unless alpha is 0: then no document is ever enough."""
         return CASCADE if self.alpha > 0 else PLAIN
 
     def gains(self, labels: Array) -> Array:
@@ -64,7 +64,7 @@ class _Topical(Metric, abc.ABC):
         return tuple((weight, topic, metric) for topic in self.topics)
 
     def relevance(self, labels: Array) -> Array:
-        """That of a single topic."""
+        """The relevance of a single topic."""
         return self._of_topic()[1].relevance(labels)
 
     def __str__(self) -> str:
@@ -78,8 +78,8 @@ class AlphaNDCG(_Topical):
     """alpha-nDCG, normalised gain with novelty: ``sum_i 1/log2(i + 2) sum_t J_it (1 - alpha)^c_it``, divided by the ideal.
 
     J_it is 1 if the document at position i is about topic t, its label in that column being above `threshold`; c_it is how
-    many documents before it are. The ideal is that of the list which takes the best next document again and again, as usual:
-    the best list of all is hard to find, so that values a little above 1 can be. Where such documents tie the first in the
+    many documents before it are. As usual, the ideal is that of the list which takes the best next document again and again.
+    The best list of all is hard to find, so values a little above 1 are possible. Of equally good documents the first in the
     data is taken.
 
     It runs in the kernels of the built-in metrics: with gains of alpha or 0, every topic is a cascade. It is in the paper's
@@ -93,7 +93,7 @@ class AlphaNDCG(_Topical):
     topics
         The columns of labels, one per topic.
     alpha
-        The chance that a document about a topic has told all that the user wants to know of it, from 0 to 1.
+        The chance that a document about a topic has told all that the user wants to know about it, from 0 to 1.
     threshold
         A document is about a topic if its label there is above it.
 
@@ -119,7 +119,7 @@ class AlphaNDCG(_Topical):
         return 1.0 / (self.alpha or 1.0), _Novelty(self.k, threshold=self.threshold, alpha=self.alpha)
 
     def ideals(self, columns: Sequence[Array], ptr: Integers) -> Array:
-        """Of the lists that take the best next document again and again, all queries at a time."""
+        """The values of lists that take the best next document again and again, for all queries at once."""
         sizes = np.diff(ptr)
         query = np.repeat(np.arange(len(sizes)), sizes)
         covered = (np.array(columns) > self.threshold).astype(np.float64)
@@ -139,7 +139,7 @@ class AlphaNDCG(_Topical):
 
 @dataclasses.dataclass(frozen=True)
 class ERRIA(_Topical):
-    """Intent-aware expected reciprocal rank: the mean of `ERR` over a query's topics, those that some document is about.
+    """Intent-aware expected reciprocal rank: the mean of `ERR` over those topics that some document of the query is about.
 
     It runs in the kernels of the built-in metrics: every topic is a cascade. With binary labels and max_grade=1 a document
     about a topic satisfies half of those who want it, as in TREC's ndeval with alpha = 0.5. It is in the paper's class R0,

@@ -143,8 +143,8 @@ def evaluate(
     metric
         A name such as ``"ndcg@10"`` or a metric.
     scores, labels
-        One number per row; the rows of a query stand together. Labels may have named columns: a mapping or a DataFrame, of
-        which terms that name no column take the first; see `Labelled`.
+        One number per row; the rows of a query stand together. Labels may have named columns (a mapping or a DataFrame);
+        terms that name no column take the first; see `Labelled`.
     groups, qid
         The size of each query, or the query id of each row: one of the two.
     weights
@@ -152,13 +152,13 @@ def evaluate(
     ties
         How documents with equal scores are ranked: ``"worst"`` (less relevant first, as the paper and CatBoost do),
         ``"best"``, or ``"mean"``, the exact expectation over all their orders. For a metric made by `metric`, "mean" tries
-        up to 720 orders per query, and of more takes a sample of 720, the same every time. A metric of a selection, such as
-        DCGRR, has no ties: scores are compared with 0 alone, and a score of 0 is not above it.
+        up to 720 orders per query, or a fixed sample of 720 if there are more. A metric of a selection, such as
+        DCGRR, has no ties: scores are compared only with 0, and a score of 0 is not above it.
     empty
-        What a query without relevant documents, or for `AUC`, `Spearman` and `Kendall` one without any two that could be in
-        the wrong order, counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``,
-        which leaves it out of the mean and makes it NaN in `per_query`. In a sum of metrics the number stands for each
-        term that finds nothing relevant; skipped are queries in which none of the terms does.
+        What a query without relevant documents counts as: a number (0; the boosters' own NDCG says 1) or ``"skip"``, which
+        leaves it out of the mean and makes it NaN in `per_query`. For `AUC`, `Spearman` and `Kendall` such a query is one
+        without any two documents that could be in the wrong order. In a sum of metrics the number stands for each term that
+        finds nothing relevant; ``"skip"`` leaves out queries in which no term finds any.
     threads
         How many threads; by default as many as there are processors, or NUMBA_NUM_THREADS.
 

@@ -118,8 +118,8 @@ def metric(
 
     The gradient is found by re-evaluation: every document is moved through the positions that the function sees, n documents
     through k positions in a query. With `k` this is far cheaper. Where numba can compile the function, it does, when data
-    are first bound; where not, a RuntimeWarning says what plain Python costs. `PositionMetric` runs in the kernels of the
-    built-in metrics, faster still, if the metric is a sum over positions.
+    are first bound; where it cannot, a RuntimeWarning says what plain Python costs. `PositionMetric` runs in the kernels of
+    the built-in metrics, faster still, if the metric is a sum over positions.
 
     The metric is known by its name from then on: ``parse_metric("name")``, ``"name@5"`` for the first 5 positions,
     ``"0.7*ndcg@10 + 0.3*name"``.

@@ -108,7 +108,7 @@ class BoundXENDCG(BoundQueries):
 
 @dataclasses.dataclass(frozen=True)
 class _Labels(Metric):
-    """No metric, but the way to the labels as they are, of any sign."""
+    """Not a metric: it gives the labels as they are, of any sign."""
 
     signed = True
 
@@ -125,8 +125,8 @@ class QueryRMSE(MetricLoss["BoundQueryRMSE"]):
     Parameters
     ----------
     ranks
-        Take the ranks of the labels in their query instead of the labels, equal ones their mean, divided by the size of the
-        query. So neither outliers nor the unit of the labels matter, and what is fitted is what Spearman's rho compares.
+        Instead of the labels, take their ranks in the query, divided by its size; equal labels have the mean of their ranks.
+        So neither outliers nor the unit of the labels matter, and what is fitted is what Spearman's rho compares.
 
     Examples
     --------

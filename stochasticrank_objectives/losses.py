@@ -22,7 +22,7 @@ from .metrics import Metric, parse_metric
 
 _ESTIMATORS = ("ccs", "reinforce")
 _NOISES = ("normal", "logistic")
-_LEAST = 1e-3  # a hessian without a constant part is at least this much of its mean at the start
+_LEAST = 1e-3  # a hessian without a constant part is at least this share of its mean at the start
 _HUGE = 50_000  # documents in a query from which on threads share it
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _PIECE = 4096  # of a huge query, a multiple of what the kernels pad to
@@ -103,11 +103,11 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
         without a cut: the fast Gauss transform is for normal noise.
     hessian_constant
         What boosters divide a leaf's gradient by is ``hessian_constant * 1 + (1 - hessian_constant) * |gradient|`` per row,
-        between 0 and 1. At 1 a leaf is the mean of its rows' gradients, as in the paper. At 0 it is the share by which their
-        pulls up and down differ, between -1 and 1: steps of a size that does not depend on the metric or on how many rows
-        hardly matter to it. Below 1 the gradient is given in units of its mean size per row at the start of training (all
-        scores 0), so that what boosters compare with sums of hessians (regularisation, the least weight of a leaf) means
-        about as much as at 1. Below 1 goes with sfa=False only, since such a step, unlike its gradient, would have a part
+        between 0 and 1. At 1 a leaf is the mean of its rows' gradients, as in the paper. At 0 it is the difference of their
+        pulls up and down over their sum, between -1 and 1: a step whose size does not depend on the metric, or on how many
+        rows hardly matter to it. Below 1 the gradient is given in units of its mean size per row at the start of training
+        (all scores 0), so that what boosters compare with sums of hessians (regularisation, the least weight of a leaf)
+        means about as much as at 1. Values below 1 need sfa=False, since such a step, unlike its gradient, would have a part
         along the scores.
     seed
         Selects the noise, together with the iteration and the query.
@@ -162,7 +162,7 @@ class StochasticRank(MetricLoss["BoundStochasticRank"]):
 
     @classmethod
     def paper(cls, metric: str | Metric, **changed: Any) -> StochasticRank:
-        """The paper's settings, with those changed that are named: sigma = 1, nu = 0.01, one sample, SFA, a hessian of one.
+        """The paper's settings, with the named ones changed: sigma = 1, nu = 0.01, one sample, SFA, a hessian of one.
 
         The paper tunes mu; 0.1 is the default here. It wraps the loss in `SGLB`.
 

@@ -96,7 +96,7 @@ class Metric:
         return ((1.0, self),)
 
     def components(self) -> tuple[tuple[float, str | None, Metric], ...]:
-        """What it is computed from: weights, each with a column of the labels, None for the first, and a metric of it."""
+        """What it is computed from: weights, each with a column of the labels (None for the first) and a metric of it."""
         return ((1.0, None, self),)
 
     def ideals(self, columns: Sequence[Array], ptr: Integers) -> Array | None:
@@ -333,7 +333,7 @@ _TRIED = 1000  # positions at which a function of the position is tried when a m
 class PositionMetric(Metric):
     """A metric of your own: ``sum_i w_i F_i g_i`` over positions i = 0, 1, ..., with weights w and gains g of your choice.
 
-    It runs in the same kernels as the metrics that are built in, at the same speed, and everywhere they do; but it has no
+    It runs in the kernels of the built-in metrics, at the same speed, and works wherever they do; but it has no
     name that could be parsed. It prints as `name`. Functions are compared by identity and pickled by reference, so that only
     those of a module can be pickled.
 
@@ -554,16 +554,16 @@ class Labelled(Metric):
 
     All terms share the noise and the sorted list. Terms of different columns may disagree about which of two documents is
     better. The relevance by which `mu` shifts is then the sum over the terms of weight times relevance, each relevance in
-    units of its largest in the data, and ties in the worst order are those with less of it first: the worst for the terms
-    together as far as one number per document can tell, not for each of them. So a sum over columns is in the paper's class
-    R0; it is in R1 where the columns agree.
+    units of its largest in the data. Ties in the worst order are those with less of it first. That is the worst for the
+    terms together, as far as one number per document can tell, not for each of them. So a sum over columns is in the
+    paper's class R0; it is in R1 where the columns agree.
 
     Parameters
     ----------
     column
         The name of the column: letters, digits and _, not beginning with a digit.
     metric
-        The metric of that column, by name or as a metric; not a sum, of which each term can name its own.
+        The metric of that column, by name or as a metric; not a sum: each of its terms can name its own column.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def debias(labels: ArrayLike, positions: ArrayLike, propensities: ArrayLike, *, 
         from `estimate_propensities`.
     clip
         The largest factor for a click; None for no limit. Where few look, a click counts much, and a few such clicks may
-        rule the training. A limit makes the labels less noisy, and those of the positions beyond it too small.
+        rule the training. A limit makes the labels less noisy, and labels at the positions beyond it too small.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def estimate_propensities(positions: ArrayLike, clicks: ArrayLike, *, items: Arr
     """How likely each position is to be looked at, relative to the top: from a log of what was shown where, and clicked.
 
     The model: a click on item i at position k has the probability ``propensity[k] * relevance[i]``. Positions are compared
-    within an item only, one that was shown at several of them: because its place was drawn at random, because neighbours
+    only within an item that was shown at several of them: because its place was drawn at random, because neighbours
     were swapped now and then, or because several rankers have made the log. So it does not matter that better items stand
     higher. The estimate solves, for each position k,
 

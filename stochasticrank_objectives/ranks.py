@@ -2,7 +2,7 @@
 
 They make sense for queries and for all data as one list (one group of all rows). They have no cut. All are in the paper's
 class R1, for negative labels too where these are allowed: they are bounded, ignore scale and shift of the scores, and fall
-if of two neighbours the less relevant moves up.
+if the less relevant of two neighbours moves up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _falling(positions: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class AUC(_Binary):
-    """Area under the ROC curve: the share of pairs of a relevant and another document in which the relevant stands above.
+    """Area under the ROC curve: the share of pairs of a relevant and another document in which the relevant one is higher.
 
     Relevant means label > threshold. Pairs with equal scores count 0 by default, or 1/2 with ``ties="mean"``, as in
     scikit-learn. A query in which all or none are relevant is an empty one. The metric is linear in the ranks: ``1/2 +

@@ -4,7 +4,7 @@ A document is shown if its score is above 0. Scores are not compared with each o
 metrics, unlike metrics of rankings; a positive factor does not. They are in the paper's class R0, not in R1.
 
 `StochasticRank` smooths them as it smooths any metric: each document has one breaking point, at 0, so its derivative is
-``D_j phi(z_j / sigma) / sigma`` in the mean over the noise of the others, with D_j what showing j changes. Nothing is
+``D_j phi(z_j / sigma) / sigma``, averaged over the noise of the others, where D_j is what showing j changes. Nothing is
 centred, and scale-free acceleration projects on the scores as they are. Any smoothing is consistent (the paper's appendix
 on LSO), no order of ties is the worst, and `mu` shifts nothing: the relevance of all documents is 0.
 """
@@ -26,7 +26,7 @@ class DCGRR(DCG):
     """DCG of the documents with a score above 0, in their given order: learning to select with order (LSO).
 
     ``sum_i g_i [z_i > 0] / (1 + sum_{j<i} [z_j > 0])``, documents i in the order of the data: each document shown gains by
-    its place among those shown. One that is shown moves down all that follow, so even relevant ones may be better left out.
+    its place among those shown. It moves all that follow down, so even a relevant one may be better left out.
     With discount="log" the denominator is log2(1 + place). CatBoost's FilteredDCG is the same, but shows scores of 0 too.
 
     In R0 for bounded labels, not in R1: not invariant to translation. Reference: Vorobev, Ustimenko, Gusev & Serdyukov,

@@ -36,7 +36,7 @@ class SGLB:
         eps, above 0: must be the booster's own learning rate, because noise and shrinkage are measured in it.
     diffusion_temperature
         Inverse strength of the noise, above 0, as in CatBoost: each row's gradient gets sqrt(2/(eps T)) N(0, 1). The paper
-        tunes it in 1e8..1e11. Infinity means no noise, only model shrinkage; a finite one goes with losses whose hessian is
+        tunes it in 1e8..1e11. Infinity means no noise, only model shrinkage; a finite one needs a loss whose hessian is
         1 per row.
     model_shrink_rate
         gamma, at least 0, as in CatBoost: before iteration t the model is multiplied by 1 - gamma*eps ("Constant") or

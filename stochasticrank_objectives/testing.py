@@ -39,7 +39,7 @@ def check_metric(
     - scale-free: scores times a positive number have the same value;
     - translation-invariant: so do scores that all have moved by the same number;
     - monotone: a document that moves up past a less relevant one never makes the list worse, which is the paper's class R1;
-      with labels of several columns, less relevant means in no column more, in some less;
+      with labels of several columns, less relevant means more in no column and less in some;
     - unbiased: the gradient of `StochasticRank`, with normal and logistic noise and mu=0, is the true one. For two documents
       it is compared with the exact value, for five with the log-derivative estimate from 200,000 draws. Both must be within
       five standard errors, so that a bias of a few percent of the gradient is found, and a smaller one may not be.
@@ -53,7 +53,7 @@ def check_metric(
     grades
         Labels to try; by default 0 to 4, or what the metric takes between 0 and 1.
     translation, monotone
-        False for a metric that need not be so.
+        False for a metric that need not have this property.
     seed
         Selects what is tried.
 
@@ -115,7 +115,7 @@ class _Checked:
         return evaluate(self.metric, scores.ravel(), self._given(labels), [n] * queries, per_query=True)
 
     def gradients(self, scores: Array, labels: Array, noise: Noise) -> Array:
-        """Estimates of the gradient, a row per query."""
+        """Estimates of the gradient, one row per query."""
         queries, n = scores.shape
         loss = StochasticRank(self.metric, mu=0.0, sfa=False, noise=noise, seed=int(self.rng.integers(2**31)))
         return loss.bind(self._given(labels), [n] * queries).gradient(scores.ravel()).reshape(queries, n)

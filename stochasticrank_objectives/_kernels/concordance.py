@@ -2,8 +2,8 @@
 
 When j passes u, the metric changes by 2 if j has the larger label, by -2 if u has. So the CCS estimate for j is twice the
 sum of the densities at documents of smaller labels, less that at documents of larger ones. Documents are held by falling
-label, so these stand behind and in front of its own run of equal labels. Long lists are cut between runs, in halves of
-halves: each half is to the other a set of sources, which are summed by a fast Gauss transform. That takes n log n.
+label, so the former stand behind its own run of equal labels, the latter in front. Long lists are cut between runs, in
+halves of halves: each half is for the other a set of sources, summed by a fast Gauss transform. That takes n log n.
 """
 
 from __future__ import annotations

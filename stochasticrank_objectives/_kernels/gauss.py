@@ -6,7 +6,7 @@ left to the caller. Arrays are padded to a multiple of `LANES`, so that vectoris
 
 Many sources of normal noise are summed by a fast Gauss transform. The sorted sources are cut into boxes two standard
 deviations wide. With s and t the distances of target and source from the centre of a box,
-2^-(s - t)^2 = 2^-s^2 2^-t^2 exp(2 ln2 s t), and the exponential is a short power series: a box is to every target a
+2^-(s - t)^2 = 2^-s^2 2^-t^2 exp(2 ln2 s t), and the exponential is a short power series: for every target a box is a
 polynomial in s. Targets that are in the box themselves, for which sources above and below must be told apart, use the series
 of the sources before them, and of those after them.
 """

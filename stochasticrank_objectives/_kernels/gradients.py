@@ -86,7 +86,7 @@ def make_scratch(n: int, cut: int, fast: bool) -> Scratch:
 
 
 def with_own_work(s: Scratch) -> Scratch:
-    """The same arrays, but for what each thread that shares a huge query needs for itself."""
+    """The same arrays, except what each thread that shares a huge query needs for itself."""
     return s._replace(boxes=s.boxes._replace(work=aligned(WORK)[0]))
 
 
@@ -205,7 +205,7 @@ def _rank(s, rule, n, size):
 def _rank_fast(s, rule, n):
     """As `_rank`, and the number of boxes: if there are any, the whole query is sorted and set apart."""
     size = min(rule.cut + 1, n)
-    # Hardly anybody gets far down a cascade: try with its beginning, which tells if that was all.
+    # Hardly anybody gets far down a cascade: try its beginning first, which tells if that was enough.
     tried = min(2 * FAST_FROM, size) if rule.kind == CASCADE else size
     top, last, reach = _rank(s, rule, n, tried)
     if tried < size and max(last, reach) >= tried - 1:
@@ -220,7 +220,7 @@ def _rank_fast(s, rule, n):
 
 @spliced
 def _box_top(s, n, top):
-    """Boxes of the first `top`, if others pass them and they are enough for it to pay; returns how many boxes."""
+    """Boxes of the first `top`, if others pass them and there are enough for boxes to pay; returns how many boxes."""
     if top == n or top < FEW_PASSED:
         return 0
     return make_boxes(s.boxes, s.top, s.sorting.values[SORTED], top, False)

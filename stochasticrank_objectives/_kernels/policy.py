@@ -30,7 +30,7 @@ _LINE = 8  # float64 in a cache line
 # Elementwise code has no reassociation and no finite-math flags: rounding tricks rely on the order of operations, and
 # the result must not depend on how a loop is split among threads. Contraction to fused multiply-add keeps both.
 # References to arrays are not counted, which would take longer than many a loop here: nothing can allocate, callers bring
-# all arrays. And functions are inlined where it is said so: else what an inlined one calls would be inlined too.
+# all arrays. And functions are inlined only where we say so: else what an inlined one calls would be inlined too.
 FLAGS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",

@@ -45,7 +45,7 @@ def make_value_scratch(n: int) -> Array:
 
 @inner
 def _value(rule, gain, needed, y, n):
-    """The metric of showing the documents with y > 0, but for its multiplier."""
+    """The metric of showing the documents with y > 0, without its multiplier."""
     shown, total = 0, 0.0
     for j in range(n):
         if rule.kind == LISTED:
@@ -69,7 +69,7 @@ def _fill_listed(rule, gain, y, n, jump):
     before = 0
     for j in range(n):
         before += 1 if y[j] > 0.0 else 0
-    if_shown = if_hidden = 0.0  # what the documents shown behind j lose by it, where it is among them, and where it is not
+    if_shown = if_hidden = 0.0  # what the documents shown behind j lose by it, if it is shown, and if it is not
     for j in range(n - 1, -1, -1):
         if y[j] > 0.0:
             before -= 1
@@ -163,7 +163,7 @@ def _add_reinforce(s, rule, begin, n, query, sample):
 
 @inner
 def _project(total, z, n, nu, strength):
-    """Scale-free acceleration: take away the part along the scores. No shift leaves a selection as it is: none is undone."""
+    """Scale-free acceleration: take away the part along the scores. Every shift changes a selection, so none is undone."""
     largest = 0.0
     for j in range(n):
         largest = max(largest, abs(z[j]))

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(
             "a process ended unexpectedly, perhaps for want of memory; the same command goes on, try fewer --jobs", 1
         )
-    except BrokenPipeError:  # who reads standard output has had enough
+    except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -505,7 +505,7 @@ def _objective(chosen: argparse.Namespace, booster: str, metric: Any) -> Any:
 
 @contextlib.contextmanager
 def _about_objective(name: str | None, booster: str) -> Iterator[None]:
-    """Boosters do not say where the name of an objective that they do not know comes from."""
+    """Boosters do not say where an objective's name came from if they do not know it."""
     try:
         yield
     except ValueError as error:
@@ -515,7 +515,7 @@ def _about_objective(name: str | None, booster: str) -> Iterator[None]:
 
 
 def _check_more(chosen: argparse.Namespace, booster: str, objective: Any) -> None:
-    """What --set sets is known to the booster, and is not what another option sets."""
+    """What --set sets must be known to the booster, and must not be what another option sets."""
     from .training import option_for, unknown_parameters
 
     for name, _ in chosen.more:
@@ -542,7 +542,7 @@ def _predict(chosen: argparse.Namespace) -> None:
 
 
 def _first_index(chosen: argparse.Namespace, model: Any) -> int:
-    """The one that the model was trained with: it tells, or --first-index does; it is never guessed."""
+    """The one that the model was trained with: the model tells, or --first-index does; it is never guessed."""
     if model.first_index is None:
         if chosen.first_index is None:
             raise ValueError(

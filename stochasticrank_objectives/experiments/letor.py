@@ -57,7 +57,7 @@ CACHE_SWITCH = "STOCHASTICRANK_OBJECTIVES_CACHE"  # an environment variable: 0, 
 
 _BLOCK = 1 << 22  # bytes of text held at once
 _LONGEST_LINE = 1 << 28
-_MODEST = 1 << 28  # a matrix of so many bytes may be as empty as it likes
+_MODEST = 1 << 28  # a matrix of up to so many bytes may be as empty as it likes
 _Path = str | os.PathLike[str]
 _Floats32 = NDArray[np.float32]
 
@@ -376,7 +376,7 @@ def _recall(source: _Source, base: int, width: int) -> _Content | None:
 
 
 def _remember(source: _Source, extent: _Extent, base: int, content: _Content) -> None:
-    """Put what was read into the cache; whatever prevents it is no error, for the next reading can do without."""
+    """Put what was read into the cache; if that fails it is no error: the next reading can do without it."""
     path = _entry(source)
     if path is None:
         return
@@ -498,7 +498,7 @@ class _Files:
         return parsed.content
 
     def read_all(self, positions: Sequence[int]) -> RankingData:
-        """Some of the files, one after another; memory peaks at all of them and once more the largest."""
+        """Some of the files, one after another; memory peaks at all of them plus the largest once more."""
         if len(positions) == 1:
             return self.read(positions[0])
         features = np.empty((sum(self.extents[at].rows for at in positions), self.width), np.float32)
@@ -710,7 +710,7 @@ def load_folds(
 
     - ``Fold1``, ``Fold2``, ...: folders of the next kind;
     - ``train``, ``vali`` (or ``valid``, ``validation``) and ``test`` with a suffix like ``.txt``, ``.svm`` or ``.gz``, and
-      perhaps a name in front, as in ``set1.train.txt``: one fold a name. The validation file may be missing;
+      perhaps a name in front, as in ``set1.train.txt``: one fold per name. The validation file may be missing;
     - ``S1``, ``S2``, ... ``Sn`` with such a suffix: fold f trains on the parts from f on, validates on the last but one and
       tests on the last, in a circle; with five parts, on f, f+1 and f+2, on f+3 and on f+4.
 

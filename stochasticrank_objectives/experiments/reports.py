@@ -47,7 +47,7 @@ def _value(row: Row | None, best: float, bold: bool) -> str:
 
 
 def cells(rows: Sequence[Row], data: str, *, bold: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Header and lines of one data set: a line a booster and method, for each metric its value and p."""
+    """Header and lines of one data set: a line per booster and method, with value and p of each metric."""
     here = [row for row in rows if row.data == data]
     metrics = list(dict.fromkeys(row.metric for row in here))
     found = {(row.booster, row.method, row.metric): row for row in here}
@@ -152,7 +152,7 @@ def _figure(panels: int, height: float) -> Any:
 
 
 def _bars(rows: Sequence[Row], path: pathlib.Path) -> str:
-    """The test metric with its interval, a panel a booster."""
+    """The test metric with its interval, one panel per booster."""
     boosters = list(dict.fromkeys(row.booster for row in rows))
     figure, axes = _figure(len(boosters), 1.2 + 0.32 * max(sum(r.booster == b for r in rows) for b in boosters))
     for axis, booster in zip(axes, boosters, strict=True):
@@ -205,7 +205,7 @@ def _short(title: str) -> str:
 
 
 def synthetic_cells(found: Sequence[SyntheticCell]) -> tuple[list[str], list[list[str]]]:
-    """A line a method, a column a booster: how many seeds reached the global optimum, and the mean."""
+    """A line per method, a column per booster: how many seeds reached the global optimum, and the mean."""
     boosters = list(dict.fromkeys(cell.booster for cell in found))
     at = {(cell.method, cell.booster): cell for cell in found}
     lines = []

@@ -109,7 +109,7 @@ def _train(study: Study, protocol: Protocol, params: Params, seed: int, test: bo
 
 
 def _start_worker(threads: int, modules: list[str]) -> None:
-    """Ctrl-C is for the process that started this one; when that is gone, however it ended, so is this."""
+    """Ctrl-C is for the process that started this one; when that one is gone, however it ended, this one ends."""
     for module in modules:
         importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -133,7 +133,7 @@ def _attempt(task: tuple[Any, ...]) -> dict[str, Any]:
 
 
 class Workers:
-    """Does tasks in so many processes at once, or in this one if it is one; results come as they are ready."""
+    """Does tasks in so many processes at once, or in this process if one is asked for; results come as they are ready."""
 
     def __init__(self, jobs: int) -> None:
         if jobs < 1:

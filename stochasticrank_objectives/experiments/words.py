@@ -1,4 +1,4 @@
-"""Messages in the words of the command line: the core and the loaders speak of Python's arguments, here are options."""
+"""Messages in the words of the command line: the core and the loaders speak of Python's arguments, not of options."""
 
 from __future__ import annotations
 
