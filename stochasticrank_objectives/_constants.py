@@ -125,4 +125,3 @@ class Rankings(NamedTuple):
     permutations: int
     key: np.uint64
     least: float  # second derivative of a pair, relative to the size of its first
-    robust: float  # share of the sigmoid in the loss of a pair

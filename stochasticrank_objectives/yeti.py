@@ -57,11 +57,6 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         hessian ``w p max(1 - p, 1 / max_step)``. Infinity is Newton's, w p (1 - p), as in CatBoost: a pair that is far in
         the wrong order, most often because of a noisy label, then asks for a huge step. With 2, pairs in the
         right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
-    robust
-        How much the pull on a pair fades when it is far in the wrong order, between 0 and 1. Such a pair is most often due
-        to a noisy label. The loss of a pair whose scores differ by d is ``(1 - robust) log(1 + exp(-d)) + robust / (1 +
-        exp(d))``. The first part, the logistic loss, never stops pulling. The second, the sigmoid, gives such a pair up, as
-        StochasticRank does. Both derivatives are those under `max_step`, times ``1 - robust p``.
     hessian_mean
         What the hessian averages per row, above 0. No leaf changes with it, unless the booster compares sums of hessians
         with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows per leaf, and its
@@ -87,7 +82,6 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     sigma: float = 1.0
     mu: float = 0.0
     max_step: float = math.inf
-    robust: float = 0.0
     hessian_mean: float = 1.0
     seed: int = 0
     threads: int | None = None
@@ -126,7 +120,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
         Weight of a position relative to the one above it, above 0 and at most 1.
     permutations
         Noisy rankings that are averaged, at least 1.
-    sigma, mu, max_step, robust, hessian_mean, seed, threads
+    sigma, mu, max_step, hessian_mean, seed, threads
         As in `YetiLoss`.
 
     Examples
@@ -143,7 +137,6 @@ class YetiRank(MetricLoss["BoundYeti"]):
     sigma: float = 1.0
     mu: float = 0.0
     max_step: float = math.inf
-    robust: float = 0.0
     hessian_mean: float = 1.0
     seed: int = 0
     threads: int | None = None
@@ -175,7 +168,6 @@ def _check(loss: Any) -> None:
     check_number("mu", loss.mu, 0, hint="0 ranks ties in the mean order, more in the worst")
     if loss.max_step != math.inf:
         check_number("max_step", loss.max_step, 1, hint="infinity means Newton's steps")
-    check_number("robust", loss.robust, 0, 1, hint="0 is the logistic loss, 1 the sigmoid")
     check_seed(loss.seed)
     _threads.check(loss.threads)
 
@@ -266,8 +258,7 @@ class BoundYeti(BoundQueries):
 
         key, loss = stream_key(int(self.loss.seed), iteration, LOGISTIC), self.loss
         permutations = int(loss.permutations) if loss.sigma > 0 else 1
-        least, robust = 1.0 / loss.max_step, float(loss.robust)
-        rankings = Rankings(self._neighbours, float(loss.sigma), float(loss.mu), permutations, key, least, robust)
+        rankings = Rankings(self._neighbours, float(loss.sigma), float(loss.mu), permutations, key, 1.0 / loss.max_step)
         gradient, hessian = np.zeros(self.rows), np.zeros(self.rows)
         threads = self._thread_count()
         borders = _threads.borders(np.float64(permutations) * self._cost, threads)

@@ -82,35 +82,19 @@ def yeti_derivatives(
         for order in orders:
             pairs = pair_weights(loss, order, labels[rows])
             one, two = naive_baselines.pair_derivatives(pairs, scores[rows], 1.0)
-            if loss.max_step != math.inf or loss.robust != 0:
-                one, two = shaped(pairs, scores[rows], loss.max_step, loss.robust)
             first[rows] += times * one
-            second[rows] += times * two
+            second[rows] += times * (two if loss.max_step == math.inf else bounded(pairs, scores[rows], loss.max_step))
     return first, second
 
 
-def shaped(
-    pairs: naive_baselines.Weights, scores: np.ndarray, max_step: float, robust: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Both derivatives of all pairs, added up by document. The second of each is at least the size of the first over
-    `max_step`; the sigmoid's part in the loss makes both smaller where the order is wrong."""
-    first, second = np.zeros(len(scores)), np.zeros(len(scores))
+def bounded(pairs: naive_baselines.Weights, scores: np.ndarray, max_step: float) -> np.ndarray:
+    """The second derivatives of all pairs, each at least the size of the first over `max_step`, added up by document."""
+    total = np.zeros(len(scores))
     for (better, worse), weight in pairs.items():
         wrong = 1 / (1 + math.exp(scores[better] - scores[worse]))
-        faded = weight * ((1 - robust) + robust * (1 - wrong))
-        first[better] -= faded * wrong
-        first[worse] += faded * wrong
-        for document in better, worse:
-            second[document] += faded * max(wrong * (1 - wrong), wrong / max_step)
-    return first, second
-
-
-def pairs_loss(pairs: naive_baselines.Weights, scores: np.ndarray, robust: float) -> float:
-    """What the first derivatives of `shaped` are those of."""
-    total = 0.0
-    for (better, worse), weight in pairs.items():
-        d = scores[better] - scores[worse]
-        total += weight * ((1 - robust) * math.log1p(math.exp(-d)) + robust / (1 + math.exp(d)))
+        second = weight * max(wrong * (1 - wrong), wrong / max_step)
+        total[better] += second
+        total[worse] += second
     return total
 
 

@@ -43,9 +43,6 @@ class _Eight:
     def __mul__(self, other: Any) -> _Eight:
         return self.new(self.builder.fmul(self.value, _operand(other), flags=_FLAGS))
 
-    def __rsub__(self, other: Any) -> _Eight:
-        return self.new(self.builder.fsub(_operand(other), self.value, flags=_FLAGS))
-
     def __rtruediv__(self, other: Any) -> _Eight:
         return self.new(self.builder.fdiv(_operand(other), self.value, flags=_FLAGS))
 
@@ -99,8 +96,7 @@ def _exp2_negative(t: _Eight) -> _Eight:
 
 
 def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    a, here, count, shape = (arguments[i] for i in (4, 5, 7, 8))
-    least, robust = (builder.extract_value(shape, i) for i in range(2))
+    a, here, count, least = (arguments[i] for i in (4, 5, 7, 8))
 
     def one(array: int, index: Any) -> Any:
         data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
@@ -116,9 +112,9 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
         builder.store((load(where) + what).value, where, align=8)
 
     x, gain, pull, bend, coefficient = 0, 1, 2, 3, 6
-    own, own_gain, own_coefficient, bound, fading = (
+    own, own_gain, own_coefficient, bound = (
         _Eight(builder, _spread(builder, value))
-        for value in (builder.load(one(x, a)), builder.load(one(gain, a)), here, least, robust)
+        for value in (builder.load(one(x, a)), builder.load(one(gain, a)), here, least)
     )
     sums = [cgutils.alloca_once_value(builder, _operand(0.0)) for _ in range(2)]
     lanes, counts = ir.Constant(_INTEGERS, list(range(EIGHT))), _spread(builder, count, _INTEGERS)
@@ -132,7 +128,6 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
         e = _exp2_negative(-abs(ahead))
         share = 1.0 / (e + 1.0)
         wrong = share * e.new(builder.select((ahead * weight).compared(">=", 0.0), e.value, _operand(1.0)))
-        weight = weight * (1.0 - fading * wrong)
         first, second = weight * wrong, abs(weight) * (e * share * share).at_least(bound * wrong)
         for where, what in ((eight(pull, at), first), (eight(bend, at), second), *zip(sums, (first, second), strict=True)):
             add(where, what)
@@ -144,22 +139,18 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 if numba.config.DISABLE_JIT:
 
     def add_pairs(
-        x: Array, gain: Array, pull: Array, bend: Array, a: int, here: float, coefficient: Array, count: int, shape: Any
+        x: Array, gain: Array, pull: Array, bend: Array, a: int, here: float, coefficient: Array, count: int, least: float
     ) -> None:
         """Add both derivatives of the loss of each pair of the document at `a` with the `count` after it to those of both.
 
-        `shape` is (least, robust). The loss is w ((1 - robust) log(1 + e^-d) + robust / (1 + e^d)) with d = s_i - s_j, i the
-        better. So its derivative is w p (1 - robust p), p = 1 / (1 + e^d). The array x has scores in powers of two. A pair
-        weighs |here - coefficient| times the difference of the gains. The second derivative is that of the logarithm, times
-        (1 - robust p), and at least `least` times the first.
+        The loss is w log(1 + exp(-(s_i - s_j))) with i the better; x are scores in powers of two. A pair weighs |here -
+        coefficient| times the difference of the gains. The second derivative is at least `least` times the first.
         """
-        least, robust = shape
         after = slice(a + 1, a + 1 + count)
         weight = np.abs(here - coefficient[:count]) * (gain[a] - gain[after])
         ahead = x[a] - x[after]
         e = np.exp2(np.maximum(-np.abs(ahead), -1020.0))
         wrong = np.where(ahead * weight >= 0.0, e, 1.0) / (1.0 + e)
-        weight *= 1.0 - robust * wrong
         first, second = weight * wrong, np.abs(weight) * np.maximum(e / (1.0 + e) ** 2, least * wrong)
         pull[after] += first
         bend[after] += second
@@ -179,7 +170,7 @@ else:
         here: Any,
         coefficient: Any,
         count: Any,
-        shape: Any,
+        least: Any,
     ) -> Any:
         """What the function above does."""
-        return types.void(x, gain, pull, bend, a, here, coefficient, count, shape), _generate
+        return types.void(x, gain, pull, bend, a, here, coefficient, count, least), _generate

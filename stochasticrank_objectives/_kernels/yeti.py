@@ -81,19 +81,18 @@ def _fill_changes(change, gain, rule, before, a, count):
 
 
 @inner
-def _add_all_pairs(top, change, rule, n, rankings):
+def _add_all_pairs(top, change, rule, n, neighbours, least):
     """All pairs of one ranking."""
     wide()
-    shape = (rankings.least, rankings.robust)
     x, gain, pull, bend = top[_X], top[_GAIN], top[_PULL], top[_BEND]
     before = 1.0
     for a in range(min(rule.cut, n - 1)):
-        count = min(rankings.neighbours, n - 1 - a)
+        count = min(neighbours, n - 1 - a)
         if rule.kind == PLAIN:
-            add_pairs(x, gain, pull, bend, a, rule.discounts[a], rule.discounts[a + 1 :], count, shape)
+            add_pairs(x, gain, pull, bend, a, rule.discounts[a], rule.discounts[a + 1 :], count, least)
         else:
             _fill_changes(change, gain, rule, before, a, count)
-            add_pairs(x, gain, pull, bend, a, 0.0, change, count, shape)
+            add_pairs(x, gain, pull, bend, a, 0.0, change, count, least)
             before = before * (1.0 - gain[a]) if rule.kind == CASCADE else before + gain[a]
 
 
@@ -118,7 +117,7 @@ def yeti_range(s, gradient, hessian, scores, problem, queries):
             _rank(s, layout, rule, rankings, query, size, permutation)
             for p in range(size):
                 pull[p] = bend[p] = 0.0
-            _add_all_pairs(s.top, s.change, rule, n, rankings)
+            _add_all_pairs(s.top, s.change, rule, n, rankings.neighbours, rankings.least)
             for p in range(size):
                 at = np.uint32(places[p])
                 slope[at] += pull[p]
