@@ -105,6 +105,6 @@ def run(quick: bool) -> dict[str, Any]:
         )
         rows_out.append([size, *map(float, output.stdout.split())])
     head = ["query size", "peak while binding", "kept", "peak with a gradient"]
-    table("Memory of NDCG@10 on 4,000,000 rows beyond labels and scores, in float64 a row", head, rows_out)
+    table("Memory of NDCG@10 on 4,000,000 rows beyond labels and scores, in float64 per row", head, rows_out)
     result["memory"] = {str(row[0]): dict(zip(head[1:], row[1:], strict=True)) for row in rows_out}
     return result

@@ -95,7 +95,7 @@ def run(quick: bool) -> dict[str, Any]:
     table(
         f"NDCG@{cut} of {count} queries of {n} documents, 1 thread, step by step; the last line is"
         " the exponentials alone, as fast as this machine does them",
-        ["step", "ms", "of the whole", "ns a row"],
+        ["step", "ms", "of the whole", "ns per row"],
         rows,
     )
     return {name: {"ms": 1e3 * t, "share": t / whole} for name, t in times.items()}

@@ -120,7 +120,7 @@ class YetiRank(MetricLoss["BoundYeti"]):
     ``decay^p < 1e-4``, from 57 on by default, are left out.
 
     This is `YetiLoss` with one neighbour for a metric that has the weight ``decay^p`` and the label as its gain: rank-biased
-    precision for grades, but for a constant factor. It names no metric, so an adapter that reports one must be told which.
+    precision for grades, times a constant. It names no metric, so an adapter that reports one must be told which.
     As in `YetiLoss`, derivatives are multiplied so that hessians average 1 per row; so labels that are multiplied by 100
     train the same model.
 

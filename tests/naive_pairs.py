@@ -71,7 +71,7 @@ def yeti_derivatives(
     weights: Sequence[float] | None = None,
     iteration: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `derivatives` of a bound `YetiRank` or `YetiLoss` returns, but for the number that all is multiplied by."""
+    """What `derivatives` of a bound `YetiRank` or `YetiLoss` returns, without the number that all is multiplied by."""
     first, second = np.zeros(len(labels)), np.zeros(len(labels))
     begin = 0
     for query, n in enumerate(groups):

@@ -191,7 +191,7 @@ def test_stochastic_adds_stochasticrank(metric: str, weighted: str) -> None:
 
 
 def test_yetirank_is_yetiloss_of_rank_biased_precision() -> None:
-    """For binary labels, but for what is left out."""
+    """For binary labels, apart from the positions that are left out."""
     rng = np.random.default_rng(0)
     labels, scores = rng.integers(0, 2, 90), rng.normal(size=90)
     one = YetiRank(decay=0.8).bind(labels, [30, 20, 40]).derivatives(scores, 1)

@@ -1,6 +1,6 @@
 """The pairs of one document with those ranked after it, eight at a time.
 
-LLVM vectorises such a loop by itself, but for long ones: it takes 32 at a time, and what is left over, which is all of a
+LLVM vectorises such a loop by itself, but with long loops in mind: 32 at a time, and what is left over, which is all of a
 short loop, four at a time, after it has compared all addresses with each other. So here its instructions are written out.
 """
 

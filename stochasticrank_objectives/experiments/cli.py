@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"interrupted{kept}", 130)
     except concurrent.futures.BrokenExecutor:
         return _fail(
-            "a process ended unexpectedly, perhaps for want of memory; the same command goes on, try fewer --jobs", 1
+            "a process ended unexpectedly, perhaps because memory ran out; the same command resumes, try fewer --jobs",
+            1,
         )
     except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
