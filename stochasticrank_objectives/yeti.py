@@ -62,9 +62,9 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
     stochastic
         The share of `StochasticRank` in the loss, at least 0 and below 1. It has the same metric, `sigma` and `mu`, as many
-        draws, and logistic noise; its hessian is the size of its gradient. It has this share of the hessian of every query,
-        in every iteration. StochasticRank looks at documents that are near each other in a noisy ranking and gives up pairs
-        that are far in the wrong order, so it learns less of the noise in labels.
+        draws, and logistic noise; its hessian is the size of its gradient. The shares are those of the hessians where all
+        scores are 0. StochasticRank looks at pairs that are near each other in a noisy ranking and gives up those that are
+        far in the wrong order, so it learns less of the noise in labels.
     hessian_mean
         What the hessian averages per row, above 0. No leaf changes with it, unless the booster compares sums of hessians
         with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows per leaf, and its
@@ -239,6 +239,7 @@ class BoundYeti(BoundQueries):
         self._smoothed: BoundStochasticRank | None = None
         if loss.stochastic > 0:
             self._smoothed = BoundStochasticRank(self._same_metric(), queries, weights, query_keys)
+            self._times = self._balance(loss.stochastic / (1.0 - loss.stochastic))
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
@@ -249,7 +250,10 @@ class BoundYeti(BoundQueries):
         values, iteration = check_scores(scores, self.rows), check_whole("iteration", iteration, 0)
         gradient, hessian = self._of_pairs(values, iteration)
         if self._smoothed is not None:
-            self._add_share(self._smoothed, gradient, hessian, values, iteration)
+            slope = self._slope(values, iteration)
+            slope *= self._times
+            gradient += slope
+            hessian += np.abs(slope, out=slope)
         self._rescale(gradient, hessian)
         return gradient, hessian
 
@@ -261,19 +265,19 @@ class BoundYeti(BoundQueries):
             seed=loss.seed, threads=loss.threads,
         )  # fmt: skip
 
-    def _add_share(
-        self, smoothed: BoundStochasticRank, gradient: Array, hessian: Array, values: Array, iteration: int
-    ) -> None:
-        """Add the gradient of StochasticRank, with its size as hessian, so that it has its share in every query."""
-        from ._kernels import yeti
+    def _slope(self, values: Array, iteration: int) -> Array:
+        """The gradient of StochasticRank."""
+        assert self._smoothed is not None
+        self._smoothed.threads = self.threads
+        return self._smoothed.gradient(values, iteration)
 
-        smoothed.threads, threads, share = self.threads, self._thread_count(), self.loss.stochastic
-        slope, ratio = smoothed.gradient(values, iteration), share / (1.0 - share)
-
-        def work(begin: int, end: int) -> None:
-            yeti.add_share(gradient, hessian, slope, self.queries.ptr, self._active[begin:end], ratio)
-
-        _threads.run(work, _threads.borders(self.queries.sizes[self._active] * np.float64(1.0), threads), threads)
+    def _balance(self, ratio: float) -> float:
+        """What the gradient of StochasticRank is multiplied by, so that hessians have this ratio where all scores are 0."""
+        start = np.zeros(self.rows)
+        first, second = self._of_pairs(start, 0)
+        sums = second.sum(), np.abs(first).sum(), np.abs(self._slope(start, 0)).sum()
+        curved, pulled, smoothed = (float(each) for each in self.queries.reduce(np.array(sums), "sum"))
+        return ratio * max(curved, 0.5 * pulled) / smoothed if smoothed > np.finfo(float).tiny else 0.0
 
     def _learning_weight(self) -> float:
         """The weights of all rows of queries that have anything to learn from, added up."""

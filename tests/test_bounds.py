@@ -48,7 +48,6 @@ LOSSES: list[Any] = [
     sr.LambdaLoss("ndcg"),
     sr.YetiRank(permutations=2),
     sr.YetiLoss("err@10", neighbours=20, permutations=2),
-    sr.YetiLoss("dcg@10:gain=linear", neighbours=20, permutations=1, max_step=1.0, stochastic=0.2),
     sr.XENDCG(),
     sr.SGLB(sr.StochasticRank("ndcg@10")),
 ]

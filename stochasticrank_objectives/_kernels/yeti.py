@@ -127,22 +127,3 @@ def yeti_range(s, gradient, hessian, scores, problem, queries):
             row = start + rows[j]
             gradient[row] = times * slope[j]
             hessian[row] = times * curve[j]
-
-
-@kernel
-def add_share(gradient, hessian, slope, ptr, queries, ratio):
-    """Add another gradient, with its size as hessian, to those of some queries, scaled by query: its hessians add up to
-    `ratio` times those that are there. Newton's hessian, which can be almost 0, counts as half of the gradient at least."""
-    for a in range(len(queries)):
-        rows = range(ptr[queries[a]], ptr[queries[a] + 1])
-        pulled, curved, added = 0.0, 0.0, 0.0
-        for row in rows:
-            pulled += abs(gradient[row])
-            curved += hessian[row]
-            added += abs(slope[row])
-        if added > 0.0:
-            total = ratio * max(curved, 0.5 * pulled)
-            for row in rows:
-                more = slope[row] / added * total
-                gradient[row] += more
-                hessian[row] += abs(more)
