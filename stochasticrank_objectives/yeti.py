@@ -16,7 +16,6 @@ from ._checks import check_number, check_seed, check_whole
 from ._constants import LOGISTIC, Array, Rankings
 from ._data import Queries, check_scores
 from ._streams import stream_key
-from .losses import BoundStochasticRank, StochasticRank
 from .metrics import Metric, parse_metric
 
 _LEAST = 20.0  # what hessians add up to, at least, unless there are fewer rows: or else tiny data could not be split
@@ -38,8 +37,6 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     ``min_child_weight``) counts rows, roughly, whatever the metric and the unit of the labels, and as much in the last
     iteration as in the first, although pairs that are in the right order have ever smaller hessians.
 
-    With `stochastic`, the loss is added to that of `StochasticRank` for the same metric.
-
     Reference: Lyzhin, Ustimenko, Gulin & Prokhorenkova, "Which tricks are important for learning to rank?", ICML 2023.
 
     Parameters
@@ -60,11 +57,6 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         hessian ``w p max(1 - p, 1 / max_step)``. Infinity is Newton's, w p (1 - p), as in CatBoost: a pair that is far in
         the wrong order, most often because of a noisy label, then asks for a huge step. With 2, pairs in the
         right order have Newton's hessian, and others cannot do much harm. With 1 it is the size of the first derivative.
-    stochastic
-        The share of `StochasticRank` in the loss, at least 0 and below 1. It has the same metric, `sigma` and `mu`, as many
-        draws, and logistic noise; its hessian is the size of its gradient. The shares are those of the hessians where all
-        scores are 0. StochasticRank looks at pairs that are near each other in a noisy ranking and gives up those that are
-        far in the wrong order, so it learns less of the noise in labels.
     hessian_mean
         What the hessian averages per row, above 0. No leaf changes with it, unless the booster compares sums of hessians
         with a constant: with 0.1, XGBoost's default ``min_child_weight=1`` asks for about 10 rows per leaf, and its
@@ -90,7 +82,6 @@ class YetiLoss(MetricLoss["BoundYeti"]):
     sigma: float = 1.0
     mu: float = 0.0
     max_step: float = math.inf
-    stochastic: float = 0.0
     hessian_mean: float = 1.0
     seed: int = 0
     threads: int | None = None
@@ -100,10 +91,6 @@ class YetiLoss(MetricLoss["BoundYeti"]):
         check_pairwise("YetiLoss", self._bound_metric())
         check_whole("neighbours", self.neighbours, 1, "1 means that pairs are next to each other")
         _check(self)
-        if check_number("stochastic", self.stochastic, 0, 1, hint="0 means pairs alone") == 1:
-            raise ValueError("stochastic must be below 1, got 1; use StochasticRank itself")
-        if self.stochastic > 0 and self.sigma == 0:
-            raise ValueError(f"stochastic={self.stochastic!r} needs noise, got sigma={self.sigma!r}; set sigma above 0")
 
     def _bound(self, queries: Queries, weights: ArrayLike | None, query_keys: ArrayLike | None) -> BoundYeti:
         return BoundYeti(self, queries, weights, query_keys)
@@ -165,11 +152,6 @@ class YetiRank(MetricLoss["BoundYeti"]):
     def neighbours(self) -> int:
         """How many of the documents that follow one it has pairs with: always 1."""
         return 1
-
-    @property
-    def stochastic(self) -> float:
-        """The share of `StochasticRank` in the loss: always 0."""
-        return 0.0
 
     def _bound_metric(self) -> Metric:
         return _Decaying.of(self.decay)
@@ -236,10 +218,6 @@ class BoundYeti(BoundQueries):
             for rule in queries.rules
         ]
         self._weight = float(queries.reduce(np.array([self._learning_weight()]), "sum")[0])
-        self._smoothed: BoundStochasticRank | None = None
-        if loss.stochastic > 0:
-            self._smoothed = BoundStochasticRank(self._same_metric(), queries, weights, query_keys)
-            self._times = self._balance(loss.stochastic / (1.0 - loss.stochastic))
 
     def gradient(self, scores: ArrayLike, iteration: int = 0) -> Array:
         """d(loss)/d(score), to be minimised: float64, one per row. `iteration` selects the noise."""
@@ -249,35 +227,8 @@ class BoundYeti(BoundQueries):
         """The gradient and the second derivatives, one of each per row; both are 0 for a document without pairs."""
         values, iteration = check_scores(scores, self.rows), check_whole("iteration", iteration, 0)
         gradient, hessian = self._of_pairs(values, iteration)
-        if self._smoothed is not None:
-            slope = self._slope(values, iteration)
-            slope *= self._times
-            gradient += slope
-            hessian += np.abs(slope, out=slope)
         self._rescale(gradient, hessian)
         return gradient, hessian
-
-    def _same_metric(self) -> StochasticRank:
-        """What `stochastic` is the share of."""
-        loss = self.loss
-        return StochasticRank(
-            self.queries.metric, sigma=loss.sigma, mu=loss.mu, sfa=False, samples=loss.permutations, noise="logistic",
-            seed=loss.seed, threads=loss.threads,
-        )  # fmt: skip
-
-    def _slope(self, values: Array, iteration: int) -> Array:
-        """The gradient of StochasticRank."""
-        assert self._smoothed is not None
-        self._smoothed.threads = self.threads
-        return self._smoothed.gradient(values, iteration)
-
-    def _balance(self, ratio: float) -> float:
-        """What the gradient of StochasticRank is multiplied by, so that hessians have this ratio where all scores are 0."""
-        start = np.zeros(self.rows)
-        first, second = self._of_pairs(start, 0)
-        sums = second.sum(), np.abs(first).sum(), np.abs(self._slope(start, 0)).sum()
-        curved, pulled, smoothed = (float(each) for each in self.queries.reduce(np.array(sums), "sum"))
-        return ratio * max(curved, 0.5 * pulled) / smoothed if smoothed > np.finfo(float).tiny else 0.0
 
     def _learning_weight(self) -> float:
         """The weights of all rows of queries that have anything to learn from, added up."""

@@ -43,7 +43,6 @@ FEW = [
     YetiLoss("err"),
     YetiLoss("dcg@4:gain=linear", neighbours=4, max_step=2.0),
 ]
-MIXED = YetiLoss("dcg@5:gain=linear", neighbours=9, permutations=1, max_step=1.0, stochastic=0.3)
 
 
 def close(actual: Any, expected: Any, rtol: float = RTOL) -> None:
@@ -169,27 +168,6 @@ def test_no_pair_asks_for_more_than_the_largest_step() -> None:
         np.testing.assert_allclose(np.abs(gradient / second), [most, most], rtol=1e-3)
 
 
-@pytest.mark.parametrize("metric", ["dcg@6:gain=linear", "ndcg@4", "mrr", "0.5*map + 2*ndcg@3"])
-@pytest.mark.parametrize("weighted", ["", "queries", "rows"])
-def test_stochastic_adds_stochasticrank(metric: str, weighted: str) -> None:
-    """Its derivatives are those of the two losses, in the ratio that their hessians have where all scores are 0."""
-    rng = np.random.default_rng(2)
-    pairs = YetiLoss(metric, neighbours=9, permutations=2, max_step=2.0, sigma=0.7, mu=0.2, seed=5)
-    smooth = sr.StochasticRank(metric, sigma=0.7, mu=0.2, samples=2, sfa=False, noise="logistic", seed=5)
-    scores, labels = make(pairs, GROUPS, 4)
-    weights = {"": None, "queries": rng.random(len(GROUPS)) + 0.1, "rows": rng.random(len(labels)) + 0.1}[weighted]
-    of_rows = np.repeat(weights, GROUPS) if weighted == "queries" else weights
-    bound = [loss.bind(labels, GROUPS, weights) for loss in (pairs, smooth, dataclasses.replace(pairs, stochastic=0.3))]
-    bound[0].held = False  # in the units of the first iteration
-    times = None
-    for iteration, at in enumerate([np.zeros(len(labels)), scores]):
-        gradient, hessian = bound[0].derivatives(at, iteration)
-        slope = bound[1].gradient(at, iteration)
-        times = 0.3 / 0.7 * hessian.sum() / np.abs(slope).sum() if times is None else times
-        sums = [gradient + times * slope, hessian + times * np.abs(slope)]
-        close(bound[2].derivatives(at, iteration), twins.rescaled(sums, twins.worth(pairs, labels), GROUPS, weights=of_rows))
-
-
 def test_yetirank_is_yetiloss_of_rank_biased_precision() -> None:
     """For binary labels, apart from the positions that are left out."""
     rng = np.random.default_rng(0)
@@ -241,18 +219,16 @@ scores_of_any_size = st.one_of(
 @hypothesis.settings(deadline=None, derandomize=True, database=None, max_examples=100)
 @hypothesis.given(
     documents=st.lists(st.tuples(st.sampled_from([0, 0, 1, 2, 4]), scores_of_any_size), min_size=1, max_size=40),
-    loss=st.sampled_from([*FEW, MIXED]),
+    loss=st.sampled_from(FEW),
     sigma=st.sampled_from([0.0, 1.0, 1e6]),
 )
 def test_properties(documents: list[tuple[int, float]], loss: Any, sigma: float) -> None:
     labels, scores = np.array(documents, float).T
-    sigma = max(sigma, 0.1 * loss.stochastic)
     gradient, hessian = dataclasses.replace(loss, sigma=sigma).bind(labels, [len(labels)]).derivatives(scores)
     assert np.isfinite(gradient).all()
     assert np.isfinite(hessian).all()
     assert (hessian >= 0).all()
-    if loss.stochastic == 0:  # a draw of StochasticRank differs from document to document
-        assert abs(gradient.sum()) <= 1e-12 * np.abs(gradient).sum()
+    assert abs(gradient.sum()) <= 1e-12 * np.abs(gradient).sum()
     gains = labels > 0 if getattr(loss, "metric", None) in (sr.MRR(), sr.MAP(4)) else labels
     assert (gradient[gains == gains.max()] <= 0).all()  # nothing is better than the best
     assert (gradient[gains == gains.min()] >= 0).all()
@@ -355,9 +331,6 @@ def test_values() -> None:
         (lambda: YetiRank(seed=-1), "seed must be a whole number"),
         (lambda: YetiRank(threads=0), "threads must be a whole number of at least 1"),
         (lambda: YetiLoss("ndgc"), "did you mean"),
-        (lambda: YetiLoss("ndcg", stochastic=-0.1), "stochastic must be a finite number at least 0 and at most 1"),
-        (lambda: YetiLoss("ndcg", stochastic=1), "stochastic must be below 1, got 1; use StochasticRank itself"),
-        (lambda: YetiLoss("ndcg", stochastic=0.5, sigma=0), "stochastic=0.5 needs noise, got sigma=0"),
         (lambda: YetiLoss("ndcg", neighbours=0), "neighbours must be a whole number of at least 1, got 0"),
         (lambda: YetiLoss("ndcg", permutations=1.5), "permutations must be a whole number"),  # type: ignore[arg-type]
         (lambda: YetiRank().bind([1, -1], [2]), r"labels\[1\] = -1 is negative"),
