@@ -15,15 +15,14 @@ from stochasticrank_objectives.recommended import BOOSTERS, recommended
 from .methods import own_objectives
 
 METRIC = "ndcg@10"
-RATES = (0.1, 0.3)
 RIVALS = {booster: own_objectives(booster, parse_metric(METRIC))[0] for booster in BOOSTERS}
 
 
-def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 600, tasks: int = 3) -> list[dict[str, Any]]:
+def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 1000, tasks: int = 3) -> list[dict[str, Any]]:
     """Train, print a table, save the learning curves as a picture; returns the rows of the table.
 
     Each task has another relevance function; nothing of the recommended loss was chosen on these tasks. Both sides have the
-    same settings, and for both the learning rate and the number of trees are chosen on validation queries.
+    same settings, and for both the number of trees is chosen on validation queries.
     """
     from tqdm import tqdm
 
@@ -38,21 +37,15 @@ def run(picture: str = "demo.png", *, queries: int = 400, rounds: int = 600, tas
         jobs += [(booster, own), (booster, recommended(METRIC, booster=booster))]
     recommended(METRIC, booster=BOOSTERS[0]).bind(data[0][2].labels, data[0][2].groups)  # compiles: that is not to be timed
     results = []
-    with tqdm(total=rounds * len(jobs) * tasks * len(RATES), unit="tree", smoothing=0.05) as bar:
+    with tqdm(total=rounds * len(jobs) * tasks, unit="tree", smoothing=0.05) as bar:
         for booster, objective in jobs:
             bar.set_description(f"{booster} {_short(objective)}")
             row: dict[str, Any] = {"booster": booster, "objective": str(objective), "short": _short(objective)}
             row |= {"trained": [], "per_query": []}
             for task, (learn, valid, test) in enumerate(data):
-                settings = [Settings(rounds=rounds, learning_rate=rate, depth=6, seed=task) for rate in RATES]
-                trained = max(
-                    (
-                        train(
-                            booster, objective, learn, valid, metric=METRIC, settings=each, progress=lambda _: bar.update()
-                        )
-                        for each in settings
-                    ),
-                    key=lambda one: max(one.curve),
+                settings = Settings(rounds=rounds, learning_rate=0.1, depth=6, seed=task)
+                trained = train(
+                    booster, objective, learn, valid, metric=METRIC, settings=settings, progress=lambda _: bar.update()
                 )
                 values = evaluate(METRIC, trained.predict(test.features), test.labels, test.groups, per_query=True)
                 row["trained"].append(trained)
@@ -73,8 +66,7 @@ def _table(results: list[dict[str, Any]]) -> str:
     tasks, queries = np.shape(results[0]["per_query"])
     lines = [
         f"{METRIC} on {queries} test queries of each of {tasks} tasks, ties in the worst order;",
-        f"learning rate ({' or '.join(map(str, RATES))}) and trees chosen on validation queries;",
-        "differences are paired by query, with the error of their mean",
+        "trees chosen on validation queries; differences are paired by query, with the error of their mean",
         f"{'booster':10} {'objective':{wide}} {METRIC:>8} {'difference':>17} {'trees':>6} {'seconds':>8}",
     ]
     for row in results:
