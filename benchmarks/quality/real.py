@@ -38,7 +38,8 @@ def _joined(parts: list[RankingData]) -> RankingData:
     return RankingData(np.vstack(padded), labels, groups)
 
 
-def _some(data: RankingData, chosen: np.ndarray) -> RankingData:
+def some(data: RankingData, chosen: np.ndarray) -> RankingData:
+    """Some of the queries, told by True or False for each."""
     rows = np.repeat(chosen, data.groups)
     return RankingData(data.features[rows], data.labels[rows], data.groups[chosen])
 
@@ -54,6 +55,6 @@ def load(folder: pathlib.Path, name: str, fold: int) -> Split:
     if name == "LightGBM-lambdarank":
         whole, test = _read(folder / name / "train.txt.gz"), _read(folder / name / "test.txt.gz")
         held = np.arange(len(whole.groups)) % 4 == 3
-        return _same_width(Split(_some(whole, ~held), _some(whole, held), test))
+        return _same_width(Split(some(whole, ~held), some(whole, held), test))
     parts = [_read(folder / name / f"S{1 + (fold + shift) % 5}.txt.gz") for shift in range(5)]
     return _same_width(Split(_joined(parts[:3]), parts[3], parts[4]))
