@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import pathlib
 import sys
@@ -11,11 +12,13 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
+import xgboost
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
 pytest.importorskip("sklearn")
-from benchmarks.quality import compare, datasets, families, real, store, tables, timing
+import stochasticrank_objectives as sr
+from benchmarks.quality import compare, datasets, defaults, families, real, store, tables, timing
 from benchmarks.quality.boosters import Limits, Setting, checkpoints
 from benchmarks.quality.cells import Cell, Record, block_means, run
 from benchmarks.quality.objectives import BOOSTERS, METRICS, OWN, resolve
@@ -194,3 +197,26 @@ def test_tables_become_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.test.labels.mean() == pytest.approx(0.8, abs=0.1)  # the shares of the grades
     assert datasets.max_grade("movies") == 4
     assert datasets.replicates("movies", 2) == range(2)
+
+
+def test_defaults_are_those_of_the_boosters(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """What is stored are the test values of such a training, and the page tells ours minus the best own one."""
+    split = real.Split(*(families.tidy(60, seed, 0) for seed in range(3)))
+    monkeypatch.setattr(datasets, "load", lambda name, replicate: split)
+    monkeypatch.setattr(defaults, "TREES", {"xgboost": 6, "lightgbm": 5, "catboost": 20})
+    monkeypatch.setattr(defaults, "STORED", tmp_path / "defaults.json")
+    stored = {}
+    for booster in BOOSTERS:
+        for objective in (next(iter(OWN[booster])), defaults.OURS):
+            task = "tidy-500", 0, booster, objective
+            stored["|".join(map(str, task))] = defaults._run(task)
+    ranker = xgboost.XGBRanker(n_estimators=6, objective="rank:ndcg", n_jobs=1)
+    ranker.fit(split.train.features, split.train.labels, group=split.train.groups)
+    expected = sr.evaluate("ndcg@10", ranker.predict(split.test.features), split.test.labels, split.test.groups)
+    found = stored["tidy-500|0|xgboost|own:rank:ndcg"]["metrics"]["ndcg@10"]["test"]
+    assert np.mean(found) == pytest.approx(expected, abs=1e-5)
+    defaults.STORED.write_text(json.dumps(stored))
+    for booster in BOOSTERS:
+        one = defaults.differences(["tidy-500"], booster, "ndcg@10")["tidy-500"]
+        assert one.mean == pytest.approx(one.ours - one.own)
+        assert f"{one.mean:+.4f} ± {one.error:.4f} ({one.name})" in defaults.page(["tidy-500"])

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.quality [run|time|report|explore]`: without a word, run the whole study and report on it."""
+"""`python -m benchmarks.quality [run|defaults|time|report|explore]`: without a word, run the whole study and report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def _list(text: str) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["run", "time", "report", "explore"], help="default: run, then report")
+    parser.add_argument(
+        "what", nargs="?", choices=["run", "defaults", "time", "report", "explore"], help="default: run, then report"
+    )
     parser.add_argument("--data", type=pathlib.Path, help="folder of MQ2008 and its like; without it they are left out")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each")
     parser.add_argument("--sets", type=_list, help="such as noisy-500,MQ2008; default: all")
@@ -25,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--objectives", action="append", help="own, variants, recommended, name:METRIC or an expression")
     parser.add_argument("--replicates", type=int, default=2, help="tasks per generated data set")
     parser.add_argument("--rates", type=_list, help="learning rates; default: two per booster")
-    parser.add_argument("--again", action="store_true", help="run, time: also what is stored")
+    parser.add_argument("--again", action="store_true", help="run, defaults, time: also what is stored")
     parser.add_argument("--ours", default="recommended", help="report: the objective that is compared with the own ones")
     parser.add_argument("--variants", action="store_true", help="report, explore: own objectives with options are own ones")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("docs/quality"), help="report: where to write")
@@ -49,6 +51,14 @@ def main(arguments: list[str] | None = None) -> int:
         specs = options.objectives or ["own", "recommended"]
         cells = plan(sets, options.boosters, specs, replicates=options.replicates, rates=rates)
         failed = run_all(cells, options.data, jobs=options.jobs, again=options.again)
+    if options.what == "defaults":
+        from . import defaults
+
+        chosen = [name for name in options.sets or defaults.SETS if datasets.available(name, options.data)]
+        boosters, replicates = options.boosters, options.replicates
+        failed = defaults.measure(chosen, boosters, replicates=replicates, jobs=options.jobs, again=options.again)
+        (options.output / "defaults.md").write_text(page := defaults.page(chosen))
+        print(page)
     if options.what == "time":
         from . import timing
 
