@@ -126,6 +126,11 @@ def _refuse(labels: Array, wrong: NDArray[np.bool_], meaning: str, remedy: str) 
         raise ValueError(f"labels[{at}] = {labels[at]:g} {meaning}; {remedy}")
 
 
+def _logarithmic(positions: int) -> Array:
+    discounts: Array = 1.0 / np.log2(np.arange(positions) + 2.0)
+    return discounts
+
+
 @dataclasses.dataclass(frozen=True)
 class DCG(Metric):
     """Discounted cumulative gain: ``sum_i g_i / log2(i + 2)``, with ``g = 2^r - 1`` (gain="exp") or r ("linear").
@@ -151,8 +156,7 @@ class DCG(Metric):
         return gains
 
     def discounts(self, positions: int) -> Array:
-        logarithmic: Array = 1.0 / np.log2(np.arange(positions) + 2.0)
-        return logarithmic
+        return _logarithmic(positions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,6 +242,17 @@ class _Binary(Metric):
 
     def relevance(self, labels: Array) -> Array:
         return self.gains(labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class BinaryDCG(_Binary):
+    """DCG of relevant and irrelevant documents: ``sum_i g_i / log2(i + 2)``, g = 1 for relevant ones. Made to be trained on.
+
+    Relevant means label > threshold.
+    """
+
+    def discounts(self, positions: int) -> Array:
+        return _logarithmic(positions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -642,7 +657,7 @@ def _added(terms: Iterable[tuple[float, Metric]]) -> Metric:
 
 
 _METRICS: dict[str, Callable[..., Metric]] = {
-    kind.__name__.lower(): kind for kind in (NDCG, DCG, ERR, MRR, MAP, PFound, RBP, Precision, Recall, Hit)
+    kind.__name__.lower(): kind for kind in (NDCG, DCG, BinaryDCG, ERR, MRR, MAP, PFound, RBP, Precision, Recall, Hit)
 }
 
 

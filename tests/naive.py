@@ -21,7 +21,7 @@ from stochasticrank_objectives._kernels import noise as noise_kernels
 from stochasticrank_objectives._streams import stream_key
 
 CUTS = ("", "@1", "@2", "@5", "@200")
-FAMILIES = ("ndcg", "dcg", "err", "mrr", "map", "pfound", "rbp", "precision", "recall", "hit")
+FAMILIES = ("ndcg", "dcg", "binarydcg", "err", "mrr", "map", "pfound", "rbp", "precision", "recall", "hit")
 OPTIONS = {
     "ndcg": ("", ":gain=linear", ":power=0.5"), "dcg": ("", ":gain=linear"), "pfound": ("", ":decay=0.6"),
     "rbp": ("", ":p=0.5"), "err": ("", ":max_grade=5"), "mrr": ("", ":threshold=2"),
@@ -56,6 +56,10 @@ def _dcg(metric: Any, ranked: Sequence[float]) -> float:
         gain = 2.0**label - 1.0 if metric.gain == "exp" else label
         total += gain / math.log2(i + 2)
     return total
+
+
+def _binarydcg(metric: Any, ranked: Sequence[float]) -> float:
+    return sum(_relevant(metric, label) / math.log2(i + 2) for i, label in enumerate(ranked[: metric.k]))
 
 
 def _ndcg(metric: Any, ranked: Sequence[float]) -> float:
@@ -143,9 +147,9 @@ def _function(metric: Any, ranked: Sequence[float]) -> float:
 
 
 _VALUES: dict[str, Callable[[Any, Sequence[float]], float]] = {
-    "NDCG": _ndcg, "DCG": _dcg, "ERR": _err, "PFound": _pfound, "MRR": _mrr, "MAP": _map, "RBP": _rbp,
-    "Precision": _precision, "Recall": _recall, "Hit": _hit, "AUC": _auc, "Spearman": _spearman, "Kendall": _kendall,
-    "FunctionMetric": _function,
+    "NDCG": _ndcg, "DCG": _dcg, "BinaryDCG": _binarydcg, "ERR": _err, "PFound": _pfound, "MRR": _mrr, "MAP": _map,
+    "RBP": _rbp, "Precision": _precision, "Recall": _recall, "Hit": _hit, "AUC": _auc, "Spearman": _spearman,
+    "Kendall": _kendall, "FunctionMetric": _function,
 }  # fmt: skip
 
 

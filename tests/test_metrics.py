@@ -15,7 +15,7 @@ import pytest
 
 import stochasticrank_objectives as sr
 
-CLASSES = [sr.NDCG, sr.DCG, sr.ERR, sr.MRR, sr.MAP, sr.PFound, sr.RBP, sr.Precision, sr.Recall, sr.Hit]
+CLASSES = [sr.NDCG, sr.DCG, sr.BinaryDCG, sr.ERR, sr.MRR, sr.MAP, sr.PFound, sr.RBP, sr.Precision, sr.Recall, sr.Hit]
 
 PARSED = [
     ("ndcg@10", sr.NDCG(k=10)),
@@ -24,6 +24,8 @@ PARSED = [
     ("ndcg@20:gain=linear:power=0.5", sr.NDCG(20, gain="linear", power=0.5)),
     ("dcg@3", sr.DCG(3)),
     ("dcg:gain=linear", sr.DCG(gain="linear")),
+    ("binarydcg@40", sr.BinaryDCG(40)),
+    ("binarydcg:threshold=2", sr.BinaryDCG(threshold=2)),
     ("err@10", sr.ERR(10)),
     ("err", sr.ERR()),
     ("err@5:max_grade=3", sr.ERR(5, max_grade=3)),

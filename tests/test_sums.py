@@ -361,6 +361,21 @@ def test_losses_for_which_there_are_no_sums_say_so() -> None:
         sr.LambdaLoss("ndcg + mrr")
 
 
+@pytest.mark.parametrize(
+    ("reported", "trained"),
+    [
+        ("mrr", sr.BinaryDCG(40)), ("map@25", sr.BinaryDCG(50)), ("precision@5", sr.BinaryDCG(40)),
+        ("hit@1", sr.BinaryDCG(40)), ("recall@30:threshold=2", sr.BinaryDCG(60, threshold=2)), ("mrr + 2*map", sr.BinaryDCG(40)),
+        ("mrr + map:threshold=1", sr.DCG(40, gain="linear")), ("mrr + ndcg@10", sr.DCG(40, gain="linear")),
+        ("err@10", sr.DCG(40, gain="linear")), ("binarydcg@5:threshold=1", sr.BinaryDCG(40, threshold=1)),
+    ],
+)  # fmt: skip
+def test_a_binary_metric_stands_for_a_binary_gain(reported: str, trained: sr.Metric) -> None:
+    """What counts as relevant is what is trained on; where terms differ in that, grades are."""
+    assert sr.recommended(reported, booster="xgboost").metric == trained
+    assert sr.recommended(reported, booster="xgboost", train_on="mrr").metric == sr.MRR()
+
+
 def test_sglb_and_recommended() -> None:
     loss = sr.SGLB(sr.StochasticRank("0.7*ndcg@10 + 0.3*mrr"), diffusion_temperature=1e8)
     assert str(loss).startswith("SGLB(StochasticRank('0.7*ndcg@10 + 0.3*mrr'), ")

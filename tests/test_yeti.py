@@ -168,6 +168,16 @@ def test_no_pair_asks_for_more_than_the_largest_step() -> None:
         np.testing.assert_allclose(np.abs(gradient / second), [most, most], rtol=1e-3)
 
 
+def test_binary_dcg_is_linear_dcg_for_binary_labels() -> None:
+    rng = np.random.default_rng(0)
+    labels, scores = rng.integers(0, 2, 90).astype(float), rng.normal(size=90)
+    for keywords in {}, {"mu": 0.3, "neighbours": 30, "max_step": 2.0}:
+        one, other = (YetiLoss(name, **keywords) for name in ("binarydcg@20", "dcg@20:gain=linear"))
+        close(one.bind(labels, [30, 20, 40]).derivatives(scores, 1), other.bind(labels, [30, 20, 40]).derivatives(scores, 1))
+    graded = YetiLoss("binarydcg@20:threshold=2").bind(3 * labels, [30, 20, 40]).derivatives(scores, 1)
+    close(graded, YetiLoss("binarydcg@20").bind(labels, [30, 20, 40]).derivatives(scores, 1))
+
+
 def test_yetirank_is_yetiloss_of_rank_biased_precision() -> None:
     """For binary labels, apart from the positions that are left out."""
     rng = np.random.default_rng(0)

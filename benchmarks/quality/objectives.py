@@ -7,6 +7,7 @@ metric. Anything else is a Python expression in which `sr` is the package and `r
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import stochasticrank_objectives as sr
@@ -76,6 +77,8 @@ def resolve(spec: str, booster: str, rate: float, max_grade: int) -> Objective:
     if spec.startswith("name:"):
         metric = spec.removeprefix("name:")
         loss = _of_metric(reported(max_grade).get(metric, metric), booster)
+        if max_grade == 1 and isinstance(loss.metric, sr.BinaryDCG):  # trains the same model
+            loss = dataclasses.replace(loss, metric=sr.DCG(loss.metric.k, gain="linear"))
         return Objective(str(loss), None, loss)
     loss = eval(spec, {"sr": sr, "rate": rate})
     return Objective(spec if " at 0x" in str(loss) else str(loss), None, loss)
