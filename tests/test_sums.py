@@ -365,7 +365,9 @@ def test_losses_for_which_there_are_no_sums_say_so() -> None:
     ("reported", "trained"),
     [
         ("mrr", sr.BinaryDCG(40)), ("map@25", sr.BinaryDCG(50)), ("precision@5", sr.BinaryDCG(40)),
-        ("hit@1", sr.BinaryDCG(40)), ("recall@30:threshold=2", sr.BinaryDCG(60, threshold=2)), ("mrr + 2*map", sr.BinaryDCG(40)),
+        ("hit@1", sr.BinaryDCG(40)),
+        ("recall@30:threshold=2", sr.BinaryDCG(60, threshold=2)),
+        ("mrr + 2*map", sr.BinaryDCG(40)),
         ("mrr + map:threshold=1", sr.DCG(40, gain="linear")), ("mrr + ndcg@10", sr.DCG(40, gain="linear")),
         ("err@10", sr.DCG(40, gain="linear")), ("binarydcg@5:threshold=1", sr.BinaryDCG(40, threshold=1)),
     ],
