@@ -246,10 +246,19 @@ class _Binary(Metric):
 
 @dataclasses.dataclass(frozen=True)
 class BinaryDCG(_Binary):
-    """DCG of relevant and irrelevant documents: ``sum_i g_i / log2(i + 2)``, g = 1 for relevant ones. Made to be trained on.
+    """DCG of binary relevance: ``sum_i g_i / log2(i + 2)``, ``g = 1 + grades * label`` for relevant documents, else 0.
 
-    Relevant means label > threshold.
+    Relevant means label > threshold. It is made to be trained on: with `grades` above 0, better labels count a little more.
     """
+
+    grades: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("grades", self.grades, 0, hint="0 means that all relevant documents gain alike")
+
+    def gains(self, labels: Array) -> Array:
+        return super().gains(labels) * (1.0 + self.grades * labels)
 
     def discounts(self, positions: int) -> Array:
         return _logarithmic(positions)

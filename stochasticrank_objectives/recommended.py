@@ -31,11 +31,12 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
 
     A metric that is reported gives most of its weight to few documents, so it is a noisy thing to train on. What is trained
     on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least 40
-    (CatBoost: 20). For metrics of binary relevance, such as MRR and MAP, the gain is 1 for what they take for relevant. The
-    loss weighs pairs of documents by what a swap of the two would change in noisy rankings; its steps are bounded, which
-    makes it robust to noisy labels. All this was chosen in a study of generated and real data (see "Which metric to train
-    on" in the documentation). The boosters differ in how many rankings are drawn, and in the mean of the hessian, which
-    XGBoost compares with its ``min_child_weight`` and ``lambda``, and CatBoost with its ``l2_leaf_reg``.
+    (CatBoost: 20). For metrics of binary relevance, such as MRR and MAP, a document that they take for relevant gains 1 and
+    a quarter of its label: what is relevant at all comes first, and grades still say a little. The loss weighs pairs of
+    documents by what a swap of the two would change in noisy rankings; its steps are bounded, which makes it robust to
+    noisy labels. All this was chosen in a study of generated and real data (see "Which metric to train on" in the
+    documentation). The boosters differ in how many rankings are drawn, and in the mean of the hessian, which XGBoost
+    compares with its ``min_child_weight`` and ``lambda``, and CatBoost with its ``l2_leaf_reg``.
 
     Other metrics have other losses (see "Beyond ranked lists"). One of a selection, such as `DCGRR`, says by the sign of a
     score what is shown, which no loss of pairs can learn: it is trained on itself, with steps whose size does not depend on
@@ -59,7 +60,7 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     >>> print(recommended("ndcg@10", booster="lightgbm"))
     YetiLoss('dcg@40:gain=linear', neighbours=40, permutations=1, max_step=2.0)
     >>> print(recommended("mrr", booster="lightgbm"))
-    YetiLoss('binarydcg@40', neighbours=40, permutations=1, max_step=2.0)
+    YetiLoss('binarydcg@40:grades=0.25', neighbours=40, permutations=1, max_step=2.0)
     >>> print(recommended("mrr", booster="catboost", train_on="ndcg@10"))
     YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0, hessian_mean=0.1)
     >>> print(recommended("dcgrr@10", booster="lightgbm"))
@@ -85,5 +86,5 @@ def _stand_in(metric: Metric, cut: int) -> Metric:
     """The DCG that is trained on in place of a metric: of grades, or of what the metric takes for relevant."""
     thresholds = {term.threshold if isinstance(term, _Binary) else None for _, term in metric.parts()}
     if len(thresholds) == 1 and (threshold := thresholds.pop()) is not None:
-        return BinaryDCG(cut, threshold)
+        return BinaryDCG(cut, threshold, grades=0.25)
     return DCG(cut, gain="linear")

@@ -25,6 +25,7 @@ FAMILIES = ("ndcg", "dcg", "binarydcg", "err", "mrr", "map", "pfound", "rbp", "p
 OPTIONS = {
     "ndcg": ("", ":gain=linear", ":power=0.5"), "dcg": ("", ":gain=linear"), "pfound": ("", ":decay=0.6"),
     "rbp": ("", ":p=0.5"), "err": ("", ":max_grade=5"), "mrr": ("", ":threshold=2"),
+    "binarydcg": ("", ":threshold=1:grades=0.25"),
 }  # fmt: skip
 NAMES = [
     family + cut + option
@@ -59,7 +60,8 @@ def _dcg(metric: Any, ranked: Sequence[float]) -> float:
 
 
 def _binarydcg(metric: Any, ranked: Sequence[float]) -> float:
-    return sum(_relevant(metric, label) / math.log2(i + 2) for i, label in enumerate(ranked[: metric.k]))
+    gains = [1 + metric.grades * label if _relevant(metric, label) else 0.0 for label in ranked]
+    return sum(gain / math.log2(i + 2) for i, gain in enumerate(gains[: metric.k]))
 
 
 def _ndcg(metric: Any, ranked: Sequence[float]) -> float:
@@ -170,7 +172,8 @@ def relevance(metric: str | Metric, labels: np.ndarray) -> np.ndarray:
     if isinstance(metric, Sum) and all(hasattr(part, "threshold") for _, part in metric.terms):
         return np.array([float(sum(_relevant(part, label) for _, part in metric.terms)) for label in labels])
     if hasattr(metric, "threshold"):
-        return np.array([float(_relevant(metric, label)) for label in labels])
+        grades = getattr(metric, "grades", 0)
+        return np.array([float(_relevant(metric, label)) * (1 + grades * label) for label in labels])
     return np.asarray(labels, float)
 
 
@@ -257,6 +260,8 @@ def _family(metric: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
             g = g / max(_dcg(metric, sorted(labels, reverse=True)), 1e-300) ** metric.power
     elif name == "ERR":
         w, g = 1.0 / (i + 1), (2.0**labels - 1.0) / 2.0**metric.max_grade
+    elif name == "BinaryDCG":
+        w = 1.0 / np.log2(i + 2)
     elif name == "MRR":
         w = 1.0 / (i + 1)
     elif name == "PFound":

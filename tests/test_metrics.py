@@ -25,7 +25,7 @@ PARSED = [
     ("dcg@3", sr.DCG(3)),
     ("dcg:gain=linear", sr.DCG(gain="linear")),
     ("binarydcg@40", sr.BinaryDCG(40)),
-    ("binarydcg:threshold=2", sr.BinaryDCG(threshold=2)),
+    ("binarydcg:threshold=2:grades=0.5", sr.BinaryDCG(threshold=2, grades=0.5)),
     ("err@10", sr.ERR(10)),
     ("err", sr.ERR()),
     ("err@5:max_grade=3", sr.ERR(5, max_grade=3)),

@@ -174,6 +174,10 @@ def test_binary_dcg_is_linear_dcg_for_binary_labels() -> None:
     for keywords in {}, {"mu": 0.3, "neighbours": 30, "max_step": 2.0}:
         one, other = (YetiLoss(name, **keywords) for name in ("binarydcg@20", "dcg@20:gain=linear"))
         close(one.bind(labels, [30, 20, 40]).derivatives(scores, 1), other.bind(labels, [30, 20, 40]).derivatives(scores, 1))
+    one, other = (
+        YetiLoss(name).bind(labels, [30, 20, 40]).derivatives(scores, 1) for name in ("binarydcg:grades=0.25", "dcg")
+    )
+    close(one, other)
     graded = YetiLoss("binarydcg@20:threshold=2").bind(3 * labels, [30, 20, 40]).derivatives(scores, 1)
     close(graded, YetiLoss("binarydcg@20").bind(labels, [30, 20, 40]).derivatives(scores, 1))
 
