@@ -137,7 +137,13 @@ def test_pairing_and_pooling() -> None:
     other = one._replace(mean=0.0, error=2 * one.error)
     pooled = compare.pool([one, other])
     assert pooled is not None
-    assert pooled.weighted == pytest.approx(0.8 * 0.15)  # weights 4 to 1
+    between = (0.15**2 - 5 * one.error**2) / 2  # how the true differences of two sets vary, beyond their errors
+    weights = [1 / (each.error**2 + between) for each in (one, other)]
+    assert pooled.weighted == pytest.approx(0.15 * weights[0] / sum(weights))
+    assert pooled.weighted_error == pytest.approx(sum(weights) ** -0.5)
+    alike = compare.pool([one, one._replace(mean=0.14, error=2 * one.error)])
+    assert alike is not None
+    assert alike.weighted == pytest.approx(0.8 * 0.15 + 0.2 * 0.14)  # no more than their errors: weights 4 to 1
     assert pooled.equal == pytest.approx(0.075)
     assert pooled.weighted_p < 0.5
     assert compare.seconds_to(ours[0], 0.7) == pytest.approx(2.0)  # half-way from 0.5, at one second, to 0.9, at three

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from . import datasets
-from .cells import Record
+from .cells import Array, Record
 from .objectives import METRICS, opponents, resolve
 
 Records = dict[str, Record]
@@ -31,7 +31,7 @@ class Pooled(NamedTuple):
     """Differences of several data sets together, in two ways, each with the one-sided p of "not better"."""
 
     sets: int
-    weighted: float  # with weights of inverse variance
+    weighted: float  # with weights of inverse variance, how data sets differ included
     weighted_error: float
     weighted_p: float
     equal: float  # each data set counts the same
@@ -101,13 +101,22 @@ def pool(differences: list[Difference]) -> Pooled | None:
     errors = np.array([one.error for one in differences])
     known = errors > 0  # an objective that is compared with itself has no error, and must not outweigh all others
     errors[~known] = errors[known].mean() if known.any() else 1e-6
-    weights = errors**-2.0
+    weights = (errors**2 + _between(means, errors)) ** -1.0
     weighted, error = float(means @ weights / weights.sum()), float(weights.sum() ** -0.5)
     equal, half, p = float(means.mean()), math.nan, math.nan
     if len(means) > 1:
         spread = max(float(means.std(ddof=1)) / math.sqrt(len(means)), 1e-12)
         half, p = float(stats.t.ppf(0.975, len(means) - 1)) * spread, float(stats.t.sf(equal / spread, len(means) - 1))
     return Pooled(len(means), weighted, error, float(stats.norm.sf(weighted / error)), equal, half, p)
+
+
+def _between(means: Array, errors: Array) -> float:
+    """The variance of true differences from data set to data set (DerSimonian & Laird, "Meta-analysis in clinical trials",
+    1986). Without it the sets whose test values hardly differ, near 1, would outweigh all others."""
+    weights = errors**-2.0
+    excess = weights @ (means - means @ weights / weights.sum()) ** 2 - (len(means) - 1)
+    scale = weights.sum() - (weights**2).sum() / weights.sum()
+    return max(float(excess / scale), 0.0) if len(means) > 1 else 0.0
 
 
 def seconds_to(record: Record, value: float) -> float:

@@ -72,7 +72,8 @@ def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
     parts = [
         f"# Quality of rankers: the {half} half\n",
         f"{ABOUT[half]} Ours: `{spec}`. Differences of test values, ours minus own, paired by blocks of queries; p is "
-        "one-sided, against ours being no better. Written by `python -m benchmarks.quality report`.\n",
+        "one-sided, against ours being no better. Weights are of inverse variance, in which how data sets differ is "
+        "included. Written by `python -m benchmarks.quality report`.\n",
         f"![differences](differences-{half}.png)\n\n![pooled](pooled-{half}.png)\n\n![seconds](seconds-{half}.png)\n",
     ]
     for kind, meaning in KINDS.items():
