@@ -8,16 +8,11 @@ from . import families, real, tables
 from .real import Split
 
 TEST_QUERIES = 3000
-CHOSEN_ON = [f"{name}-{size}" for size in (500, 4000) for name in families.CHOSEN_ON] + [
-    "noisy-16000",
-    "MQ2008",
-    "flights",
-    "movies",
-]
+CHOSEN_ON = [f"{name}-{size}" for size in (500, 4000) for name in families.CHOSEN_ON]
+CHOSEN_ON += ["noisy-16000", "MQ2008", "flights", "movies", "wages", "women"]
 """The half on which a recommendation may be chosen."""
 JUDGED_ON = [f"{name}-{size}" for size in (500, 4000) for name in families.JUDGED_ON]
-JUDGED_ON += ["web-16000", "OHSUMED", "LightGBM-lambdarank"]
-JUDGED_ON += ["diamonds", "wages", "women", "health", "baseball"]
+JUDGED_ON += ["web-16000", "OHSUMED", "LightGBM-lambdarank", "diamonds", "health", "baseball"]
 """The half on which it is judged."""
 
 
