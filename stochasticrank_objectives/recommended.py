@@ -17,11 +17,12 @@ BOOSTERS = ("xgboost", "lightgbm", "catboost")
 # What differs between the boosters. The fewer rankings are drawn for one gradient, the more its noise protects from learning
 # the noise of the labels; CatBoost, whose trees are simpler, has less need of that than of a smooth gradient. The mean of
 # the hessian says how many rows XGBoost's lambda=1 and min_child_weight=1 (100) and CatBoost's l2_leaf_reg=3 (30) stand for.
-# LightGBM has nothing of the kind by default, and asks for 20 rows per leaf.
+# LightGBM has nothing of the kind by default, and asks for 20 rows per leaf. XGBoost's default learning rate, 0.3, is large,
+# and takes smaller steps.
 _RECIPES: dict[str, dict[str, Any]] = {
-    "xgboost": {"neighbours": 40, "permutations": 1, "hessian_mean": 0.01},
-    "lightgbm": {"neighbours": 40, "permutations": 1},
-    "catboost": {"neighbours": 20, "permutations": 3, "hessian_mean": 0.1},
+    "xgboost": {"neighbours": 40, "permutations": 1, "max_step": 1.0, "hessian_mean": 0.01},
+    "lightgbm": {"neighbours": 40, "permutations": 1, "max_step": 2.0},
+    "catboost": {"neighbours": 20, "permutations": 3, "max_step": 2.0, "hessian_mean": 0.1},
 }
 
 
@@ -79,7 +80,7 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     reported, recipe = max(term.k or 0 for _, term in named.parts()), _RECIPES[booster]
     itself = train_on is not None or any(isinstance(term, (AUC, Spearman)) for _, term in named.parts())
     trained = named if itself else _stand_in(named, max(2 * reported, recipe["neighbours"]))
-    return YetiLoss(trained, max_step=2.0, **recipe)
+    return YetiLoss(trained, **recipe)
 
 
 def _stand_in(metric: Metric, cut: int) -> Metric:
