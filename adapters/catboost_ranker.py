@@ -40,7 +40,7 @@ class CatBoostRanker(Ranker, CatBoostStochasticRank):
         `CatBoostMetric`; by default the metric that is named as `loss`, or the loss's own, or ``"ndcg@10"``.
     n_estimators, learning_rate, max_depth, early_stopping_rounds
         As in CatBoost, whose other names for them work too. Without a learning rate, a metric's name is trained with
-        30 / n_estimators, at least 0.03 and at most 0.3.
+        30 / n_estimators, at least 0.06 and at most 0.3.
     random_state
         Seeds CatBoost, and is added to the loss's own seed.
     n_jobs
