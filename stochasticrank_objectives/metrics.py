@@ -552,7 +552,7 @@ class Sum(Metric):
     def relevance(self, labels: Array) -> Array:
         if not all(isinstance(getattr(metric, "metric", metric), _Binary) for _, metric in self.terms):  # also if `Labelled`
             return labels
-        counts: Array = np.sum([metric.relevance(labels) for _, metric in self.terms], axis=0)
+        counts: Array = np.sum([metric.relevance(labels) > 0 for _, metric in self.terms], axis=0, dtype=np.float64)
         return counts
 
     def gains(self, labels: Array) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import pathlib
 import sys
@@ -208,9 +207,9 @@ def test_tables_become_queries(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults_are_those_of_the_boosters(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     """What is stored are the test values of such a training, and the page tells ours minus the best own one."""
     split = real.Split(*(families.tidy(60, seed, 0) for seed in range(3)))
-    monkeypatch.setattr(datasets, "load", lambda name, replicate: split)
+    monkeypatch.setattr(datasets, "load", lambda name, replicate, folder: split)
     monkeypatch.setattr(defaults, "TREES", {"xgboost": 6, "lightgbm": 5, "catboost": 20})
-    monkeypatch.setattr(defaults, "STORED", tmp_path / "defaults.json")
+    monkeypatch.setattr(defaults, "FOLDER", tmp_path)
     stored = {}
     for booster in BOOSTERS:
         for objective in (next(iter(OWN[booster])), defaults.OURS):
@@ -221,7 +220,7 @@ def test_defaults_are_those_of_the_boosters(monkeypatch: pytest.MonkeyPatch, tmp
     expected = sr.evaluate("ndcg@10", ranker.predict(split.test.features), split.test.labels, split.test.groups)
     found = stored["tidy-500|0|xgboost|own:rank:ndcg"]["metrics"]["ndcg@10"]["test"]
     assert np.mean(found) == pytest.approx(expected, abs=1e-5)
-    defaults.STORED.write_text(json.dumps(stored))
+    store.add("defaults", stored, tmp_path)
     for booster in BOOSTERS:
         one = defaults.differences(["tidy-500"], booster, "ndcg@10")["tidy-500"]
         assert one.mean == pytest.approx(one.ours - one.own)

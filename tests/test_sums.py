@@ -361,6 +361,12 @@ def test_losses_for_which_there_are_no_sums_say_so() -> None:
         sr.LambdaLoss("ndcg + mrr")
 
 
+def test_relevance_counts_the_terms_that_take_a_document_for_relevant() -> None:
+    """Whatever each of them gains by it."""
+    metric = sr.MRR() + sr.BinaryDCG(threshold=1, grades=0.25)
+    assert metric.relevance(np.array([0.0, 1.0, 2.0, 4.0])).tolist() == [0.0, 1.0, 2.0, 2.0]
+
+
 @pytest.mark.parametrize(
     ("reported", "trained"),
     [

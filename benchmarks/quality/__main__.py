@@ -56,8 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         chosen = [name for name in options.sets or defaults.SETS if datasets.available(name, options.data)]
         boosters, replicates = options.boosters, options.replicates
-        failed = defaults.measure(chosen, boosters, replicates=replicates, jobs=options.jobs, again=options.again)
-        (options.output / "defaults.md").write_text(page := defaults.page(chosen))
+        keywords = {"replicates": replicates, "jobs": options.jobs, "again": options.again}
+        failed = defaults.measure(chosen, boosters, options.data, **keywords)
+        page = defaults.page(list(dict.fromkeys([*defaults.SETS, *chosen])))
+        (options.output / "defaults.md").write_text(page)
         print(page)
     if options.what == "time":
         from . import timing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import multiprocessing
 import os
 import pathlib
@@ -18,12 +17,12 @@ import stochasticrank_objectives as sr
 from stochasticrank_objectives import adapters
 from stochasticrank_objectives.datasets import RankingData
 
-from . import datasets, families, tables
+from . import datasets, families, store, tables
 from .cells import Record, block_means
 from .compare import Difference, best_own, paired, pool
 from .objectives import BOOSTERS, METRICS, OWN, STOPS_ON, expand, reported
 
-STORED = pathlib.Path(__file__).with_name("defaults.json")
+FOLDER = pathlib.Path(__file__).parent  # of defaults.json
 SETS = [f"{name}-500" for name in families.FAMILIES] + list(tables.TABLES)
 TREES = {"xgboost": 100, "lightgbm": 100, "catboost": 1000}
 """The defaults of the boosters' classes for scikit-learn, and of CatBoost."""
@@ -64,10 +63,10 @@ def _catboost(train: RankingData, test: RankingData, own: dict[str, Any] | None)
 _TRAIN = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}
 
 
-def _run(task: Task) -> Record:
+def _run(task: Task, folder: pathlib.Path | None = None) -> Record:
     """Train, and record test values as a cell of the study does."""
     name, replicate, booster, objective = task
-    data = datasets.load(name, replicate)
+    data = datasets.load(name, replicate, folder)
     scores = _TRAIN[booster](data.train, data.test, None if objective == OURS else OWN[booster][objective])
     metrics = {}
     for metric, known in reported(datasets.max_grade(name)).items():
@@ -78,10 +77,12 @@ def _run(task: Task) -> Record:
 
 def read() -> dict[str, Record]:
     """What is stored, by "data|replicate|booster|objective"."""
-    return json.loads(STORED.read_text()) if STORED.exists() else {}
+    return store.read("defaults", FOLDER)
 
 
-def measure(sets: list[str], boosters: list[str], *, replicates: int, jobs: int, again: bool) -> int:
+def measure(
+    sets: list[str], boosters: list[str], folder: pathlib.Path | None, *, replicates: int, jobs: int, again: bool
+) -> int:
     """Train what is not stored yet, and store it as it comes; returns how many trainings failed."""
     stored, failed = read(), 0
     tasks: list[Task] = [
@@ -95,16 +96,14 @@ def measure(sets: list[str], boosters: list[str], *, replicates: int, jobs: int,
     missing = [task for task in tasks if again or "|".join(map(str, task)) not in stored]
     os.environ["NUMBA_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # for the processes to be started
     with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool_of_processes:
-        waiting = {pool_of_processes.submit(_run, task): task for task in missing}
+        waiting = {pool_of_processes.submit(_run, task, folder): task for task in missing}
         for done in tqdm(concurrent.futures.as_completed(waiting), total=len(waiting), unit="training", mininterval=5):
             task = "|".join(map(str, waiting[done]))
             if (error := done.exception()) is not None:
                 failed += 1
                 tqdm.write(f"{task} failed: {type(error).__name__}: {error}", file=sys.stderr)
                 continue
-            stored[task] = done.result()
-            lines = [f"{json.dumps(key)}: {json.dumps(stored[key], separators=(',', ':'))}" for key in sorted(stored)]
-            STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+            store.add("defaults", {task: done.result()}, FOLDER)
     return failed
 
 
@@ -124,7 +123,8 @@ def page(sets: list[str]) -> str:
     """The tables, in Markdown."""
     head = ["data set", *(f"{booster}: best own" for booster in BOOSTERS)]
     found = {booster: differences(sets, booster, STOPS_ON) for booster in BOOSTERS}
-    rows = [[name, *(_cell(found[booster].get(name)) for booster in BOOSTERS)] for name in sets]
+    known = [name for name in sets if any(name in of_booster for of_booster in found.values())]
+    rows = [[name, *(_cell(found[booster].get(name)) for booster in BOOSTERS)] for name in known]
     totals = [["metric", *BOOSTERS], ["---"] * (1 + len(BOOSTERS))]
     for metric in METRICS:
         pooled = [pool(list(differences(sets, booster, metric).values())) for booster in BOOSTERS]
