@@ -14,7 +14,7 @@ from .objectives import BOOSTERS, METRICS, STOPS_ON, opponents
 HALVES = {"chosen": datasets.CHOSEN_ON, "judged": datasets.JUDGED_ON}
 ABOUT = {
     "chosen": "The half of the data sets on which the recommended losses were chosen.",
-    "judged": "The half of the data sets on which nothing was chosen.",
+    "judged": "The half of the data sets on which nothing was chosen, apart from the bound of XGBoost's steps.",
 }
 ABOUT_SECONDS = (
     "Medians over tasks. The own objective and learning rate that validation prefers, and ours, one after the other on a "
