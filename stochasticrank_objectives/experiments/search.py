@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import itertools
 import json
+import logging
 import multiprocessing
 import os
 import pathlib
@@ -210,6 +211,8 @@ def _optuna() -> Any:
 @contextlib.contextmanager
 def _storage(path: pathlib.Path) -> Iterator[Any]:
     storage = _optuna().storages.RDBStorage(f"sqlite:///{path.resolve()}")
+    # A Ctrl-C in the middle of returning a connection is raised, and is not to be logged with a traceback besides.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     try:
         yield storage
     finally:

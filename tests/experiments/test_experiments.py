@@ -6,6 +6,7 @@ import dataclasses
 import fcntl
 import itertools
 import json
+import logging
 import math
 import os
 import pathlib
@@ -387,6 +388,12 @@ def interrupt(folder: pathlib.Path, jobs: int, how: int, whole_group: bool) -> t
         for left in alive(process.pid):
             os.kill(left, signal.SIGKILL)
     return process.returncode, stderr, before
+
+
+def test_an_interrupted_connection_is_not_logged_besides(tmp_path: pathlib.Path) -> None:
+    """SQLAlchemy logs what interrupts the return of a connection, with a traceback, and raises it, too."""
+    with search._storage(tmp_path / "trials.sqlite") as storage:
+        assert not storage.engine.pool.logger.isEnabledFor(logging.ERROR)
 
 
 @pytest.mark.parametrize(
