@@ -23,7 +23,7 @@ from stochasticrank_objectives._streams import stream_key
 CUTS = ("", "@1", "@2", "@5", "@200")
 FAMILIES = ("ndcg", "dcg", "binarydcg", "err", "mrr", "map", "pfound", "rbp", "precision", "recall", "hit")
 OPTIONS = {
-    "ndcg": ("", ":gain=linear", ":power=0.5"), "dcg": ("", ":gain=linear"), "pfound": ("", ":decay=0.6"),
+    "ndcg": ("", ":gain=linear", ":power=0.5"), "dcg": ("", ":gain=linear", ":gain=1.5"), "pfound": ("", ":decay=0.6"),
     "rbp": ("", ":p=0.5"), "err": ("", ":max_grade=5"), "mrr": ("", ":threshold=2"),
     "binarydcg": ("", ":threshold=1:grades=0.25"),
 }  # fmt: skip
@@ -51,12 +51,13 @@ def _relevant(metric: Any, label: float) -> bool:
     return bool(label > metric.threshold)
 
 
+def dcg_gain(metric: Any, label: float) -> float:
+    """2^r - 1, r, or r^a where the gain is a number a."""
+    return 2.0**label - 1.0 if metric.gain == "exp" else label if metric.gain == "linear" else math.pow(label, metric.gain)
+
+
 def _dcg(metric: Any, ranked: Sequence[float]) -> float:
-    total = 0.0
-    for i, label in enumerate(ranked[: metric.k]):
-        gain = 2.0**label - 1.0 if metric.gain == "exp" else label
-        total += gain / math.log2(i + 2)
-    return total
+    return sum(dcg_gain(metric, label) / math.log2(i + 2) for i, label in enumerate(ranked[: metric.k]))
 
 
 def _binarydcg(metric: Any, ranked: Sequence[float]) -> float:
@@ -255,7 +256,7 @@ def _family(metric: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     g = relevance(metric, labels)
     if name in ("NDCG", "DCG"):
         w = 1.0 / np.log2(i + 2)
-        g = 2.0**labels - 1.0 if metric.gain == "exp" else labels
+        g = np.array([dcg_gain(metric, label) for label in labels])
         if name == "NDCG":
             g = g / max(_dcg(metric, sorted(labels, reverse=True)), 1e-300) ** metric.power
     elif name == "ERR":
@@ -388,7 +389,9 @@ def noise(
 
 def query_noise(loss: Any, labels: np.ndarray, *, iteration: int = 0, query_key: int = 0, sample: int = 0) -> np.ndarray:
     """The kernels' noise for each document of a query, where it stands in the data: they count documents by falling gain."""
-    order = np.argsort(-relevance(loss.metric, labels), kind="stable")  # gains rise with relevance in all metrics
+    parts = [part for _, part in parse_metric(loss.metric).parts()]
+    # Gains rise with relevance in all metrics. A sum can count documents alike that gain differently in a term.
+    order = np.argsort(-np.sum([relevance(part, labels) for part in parts], axis=0), kind="stable")
     out = np.empty(len(labels))
     out[order] = noise(len(labels), seed=loss.seed, iteration=iteration, query_key=query_key, sample=sample, law=loss.noise)
     return out

@@ -44,6 +44,7 @@ SUMS = [
     "3*rbp",
     "hit@1 + hit@3:threshold=2 + rbp@4",
     "ndcg@5:power=0.5 + err",
+    "binarydcg@4 + binarydcg:threshold=1:grades=0.25",
 ]
 """Every rule beside every other, full and cut, graded and binary, with thresholds that differ."""
 
@@ -373,7 +374,8 @@ def test_relevance_counts_the_terms_that_take_a_document_for_relevant() -> None:
         ("mrr", "binarydcg@40:grades=0.25"), ("map@25", "binarydcg@50:grades=0.25"),
         ("precision@5", "binarydcg@40:grades=0.25"), ("mrr + 2*map", "binarydcg@40:grades=0.25"),
         ("recall@30:threshold=2", "binarydcg@60:threshold=2:grades=0.25"), ("mrr + ndcg@10", "dcg@40:gain=linear"),
-        ("mrr + map:threshold=1", "dcg@40:gain=linear"), ("err@10", "dcg@40:gain=linear"),
+        ("mrr + map:threshold=1", "dcg@40:gain=linear"), ("err@10", "dcg@40:gain=1.5"),
+        ("err + mrr", "dcg@40:gain=linear"), ("err + err@30", "dcg@60:gain=1.5"),
     ],
 )  # fmt: skip
 def test_a_binary_metric_stands_for_a_binary_gain(reported: str, trained: str) -> None:
