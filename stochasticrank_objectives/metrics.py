@@ -135,24 +135,33 @@ def _logarithmic(positions: int) -> Array:
 class DCG(Metric):
     """Discounted cumulative gain: ``sum_i g_i / log2(i + 2)``, with ``g = 2^r - 1`` (gain="exp") or r ("linear").
 
+    A number a as the gain means ``g = r^a``: 1 is linear, and 2 is close to exponential for grades up to 4.
     Reference: Järvelin & Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002.
     """
 
-    gain: Literal["exp", "linear"] = "exp"
+    gain: Literal["exp", "linear"] | float = "exp"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.gain, str) or self.gain not in ("exp", "linear"):
-            raise ValueError(f'gain must be "exp" or "linear", got {self.gain!r}')
+        if isinstance(self.gain, str):
+            if self.gain not in ("exp", "linear"):
+                raise ValueError(f'gain must be "exp", "linear" or the power of the label that it is, got {self.gain!r}')
+        else:
+            power = check_number("gain", self.gain, 0, open_low=True, hint='it is a power of the label, "exp" or "linear"')
+            object.__setattr__(self, "gain", "linear" if power == 1 else int(power) if power.is_integer() else power)
 
     def check(self, labels: Array) -> None:
         if self.gain == "exp":
             _refuse(labels, labels > 500, "is too large for 2^label - 1", 'use gain="linear" or smaller grades')
+        elif not isinstance(self.gain, str):
+            with np.errstate(over="ignore"):
+                wrong = self.gains(labels) > 1e150
+            _refuse(labels, wrong, f"is too large for label^{self.gain:g}", 'use gain="linear" or smaller grades')
 
     def gains(self, labels: Array) -> Array:
         if self.gain == "linear":
             return labels
-        gains: Array = np.exp2(labels) - 1.0
+        gains: Array = np.exp2(labels) - 1.0 if isinstance(self.gain, str) else labels**self.gain
         return gains
 
     def discounts(self, positions: int) -> Array:
@@ -670,7 +679,7 @@ _METRICS: dict[str, Callable[..., Metric]] = {
 }
 
 
-_WORDS = ("gain", "discount")  # options whose values are not numbers
+_WORDS = ("gain", "discount")  # options whose values need not be numbers
 _REGISTERED: dict[str, Metric] = {}
 """Metrics that users have defined, by their names in small letters."""
 
@@ -748,11 +757,11 @@ def _parse_one(name: str) -> Metric:
             raise ValueError(f"metric {name!r}: unknown option {option!r}; options of {stem} are: {allowed}")
         if key == "topics":
             arguments[key] = tuple(topic.strip() for topic in text.split("|"))
-        elif key not in _WORDS:
+        else:
             try:
                 arguments[key] = float(text) if not text.lstrip("+-").isdigit() else int(text)
             except ValueError:
-                raise ValueError(f"metric {name!r}: {key} must be a number, got {text!r}") from None
-        else:
-            arguments[key] = text
+                if key not in _WORDS:
+                    raise ValueError(f"metric {name!r}: {key} must be a number, got {text!r}") from None
+                arguments[key] = text
     return kind(**arguments)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from .listwise import QueryRMSE
 from .losses import StochasticRank
-from .metrics import DCG, BinaryDCG, Metric, _Binary, parse_metric
+from .metrics import DCG, ERR, BinaryDCG, Metric, _Binary, parse_metric
 from .ranks import AUC, Kendall, Spearman
 from .yeti import YetiLoss
 
@@ -33,7 +33,8 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     A metric that is reported gives most of its weight to few documents, so it is a noisy thing to train on. What is trained
     on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least 40
     (CatBoost: 20). For metrics of binary relevance, such as MRR and MAP, a document that they take for relevant gains 1 and
-    a quarter of its label: what is relevant at all comes first, and grades still say a little. The loss weighs pairs of
+    a quarter of its label: what is relevant at all comes first, and grades still say a little. For ERR, which asks for one
+    excellent document, the gain is the label to the power 1.5. The loss weighs pairs of
     documents by what a swap of the two would change in noisy rankings; its steps are bounded, which makes it robust to
     noisy labels. All this was chosen in a study of generated and real data (see "Which metric to train on" in the
     documentation). The boosters differ in how many rankings are drawn, and in the mean of the hessian, which XGBoost
@@ -84,8 +85,9 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
 
 
 def _stand_in(metric: Metric, cut: int) -> Metric:
-    """The DCG that is trained on in place of a metric: of grades, or of what the metric takes for relevant."""
+    """The DCG that is trained on in place of a metric: of grades, of what the metric takes for relevant, or of grades to a
+    power for ERR."""
     thresholds = {term.threshold if isinstance(term, _Binary) else None for _, term in metric.parts()}
     if len(thresholds) == 1 and (threshold := thresholds.pop()) is not None:
         return BinaryDCG(cut, threshold, grades=0.25)
-    return DCG(cut, gain="linear")
+    return DCG(cut, gain=1.5 if all(isinstance(term, ERR) for _, term in metric.parts()) else "linear")

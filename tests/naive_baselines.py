@@ -36,7 +36,7 @@ def swap_weights(metric: Any, scores: np.ndarray, labels: np.ndarray) -> Weights
 
 def loss2pp_weights(metric: Any, scores: np.ndarray, labels: np.ndarray, mu: float) -> Weights:
     """(rho + mu delta) |G_i - G_j| of NDCG-Loss2++, ranks counted from 1; at least one of a pair is among the first k."""
-    gains = [2.0**label - 1.0 if metric.gain == "exp" else label for label in labels]
+    gains = [naive.dcg_gain(metric, label) for label in labels]
     cut = metric.k or len(labels)
     order = ranking(scores, labels)
     rank = {document: place for place, document in enumerate(order, start=1)}

@@ -28,7 +28,7 @@ from stochasticrank_objectives.datasets import RankingData, make_ranking
 
 RTOL = 1e-8  # the kernels' exponential has a relative error of 5e-11
 GROUPS = [1, 2, 2, 3, 5, 9, 18]
-DCGS = ["ndcg", "ndcg@1", "ndcg@3", "ndcg@200", "ndcg@5:gain=linear", "dcg", "dcg@4:gain=linear"]
+DCGS = ["ndcg", "ndcg@1", "ndcg@3", "ndcg@200", "ndcg@5:gain=linear", "dcg", "dcg@4:gain=linear", "ndcg@4:gain=1.5"]
 FEW = [
     LambdaMART("ndcg@5"),
     LambdaMART("mrr"),

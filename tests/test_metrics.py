@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import pickle
 import re
 
@@ -24,6 +25,8 @@ PARSED = [
     ("ndcg@20:gain=linear:power=0.5", sr.NDCG(20, gain="linear", power=0.5)),
     ("dcg@3", sr.DCG(3)),
     ("dcg:gain=linear", sr.DCG(gain="linear")),
+    ("dcg@40:gain=1.5", sr.DCG(40, gain=1.5)),
+    ("ndcg:gain=2:power=0.5", sr.NDCG(gain=2, power=0.5)),
     ("binarydcg@40", sr.BinaryDCG(40)),
     ("binarydcg:threshold=2:grades=0.5", sr.BinaryDCG(threshold=2, grades=0.5)),
     ("err@10", sr.ERR(10)),
@@ -149,7 +152,11 @@ def test_a_name_like_nothing_lists_what_there_is() -> None:
         ("ndcg@10:power=2", r"power must be a finite number at least 0 and at most 1, got 2; 1 is NDCG, 0 is DCG"),
         ("ndcg@10:power=half", r"power must be a number, got 'half'"),
         ("dcg@10:power=0.5", r"unknown option 'power=0.5'; options of dcg are: gain"),
-        ("ndcg@10:gain=cubic", r"gain must be \"exp\" or \"linear\", got 'cubic'"),
+        ("ndcg@10:gain=cubic", r"gain must be \"exp\", \"linear\" or the power of the label that it is, got 'cubic'"),
+        ("ndcg@10:gain=0", r"gain must be a finite number above 0, got 0; it is a power of the label"),
+        ("dcg:gain=-1", r"gain must be .*above 0, got -1"),
+        ("dcg:gain=nan", r"gain must be .*got nan"),
+        ("dcg:gain=inf", r"gain must be .*got inf"),
         ("ndcg@10:k=3", r"unknown option 'k=3'"),
         ("ndcg@10:", r"unknown option ''"),
         ("err:max_grade=big", r"max_grade must be a number, got 'big'"),
@@ -194,3 +201,22 @@ def test_wrong_cuts(kind: type[sr.Metric], k: object) -> None:
 def test_options_that_are_no_numbers(kind: type[sr.Metric], option: str, wrong: object) -> None:
     with pytest.raises(ValueError, match=f"{option} must be"):
         kind(**{option: wrong})  # type: ignore[arg-type]
+
+
+def test_a_gain_of_a_power() -> None:
+    """1 is linear, by that name; labels in another unit have the same ranking of gains, and values in proportion."""
+    assert sr.DCG(5, gain=1) == sr.DCG(5, gain=1.0) == sr.parse_metric("dcg@5:gain=1.0") == sr.DCG(5, gain="linear")
+    assert sr.DCG(gain=np.float32(1.5)) == sr.parse_metric("dcg:gain=1.50")
+    assert sr.evaluate("dcg:gain=1.5", [3, 2, 1], [4, 9, 0], [3]) == pytest.approx(8 + 27 / math.log2(3))
+    labels, scores = np.array([0.0, 1.0, 4.0, 2.0, 3.0]), [0.3, 0.1, 0.0, 0.2, -0.1]
+    assert sr.evaluate("ndcg:gain=1.5", scores, 100 * labels, [5]) == pytest.approx(
+        sr.evaluate("ndcg:gain=1.5", scores, labels, [5])
+    )
+    for wrong in (True, None, [2], 0, -2):
+        with pytest.raises(ValueError, match="gain must be a finite number above 0"):
+            sr.DCG(gain=wrong)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"labels\[1\] = 1e\+101 is too large for label\^1.5; use gain=\"linear\" or smaller"
+    ):
+        sr.evaluate("dcg:gain=1.5", [2, 1], [0, 1e101], [2])
+    assert sr.evaluate("dcg@1:gain=1.5", [1, 2], [0, 1e99], [2]) == pytest.approx(1e99**1.5)

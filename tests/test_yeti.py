@@ -168,6 +168,17 @@ def test_no_pair_asks_for_more_than_the_largest_step() -> None:
         np.testing.assert_allclose(np.abs(gradient / second), [most, most], rtol=1e-3)
 
 
+def test_gains_of_a_power_train_alike_in_every_unit_of_the_labels() -> None:
+    rng = np.random.default_rng(1)
+    labels, scores, loss = (
+        rng.integers(0, 5, 60).astype(float),
+        rng.normal(size=60),
+        YetiLoss("dcg@20:gain=1.5", neighbours=20),
+    )
+    one, other = (loss.bind(unit * labels, [40, 20]).derivatives(scores, 2) for unit in (1.0, 100.0))
+    close(one, other)
+
+
 def test_binary_dcg_is_linear_dcg_for_binary_labels() -> None:
     rng = np.random.default_rng(0)
     labels, scores = rng.integers(0, 2, 90).astype(float), rng.normal(size=90)

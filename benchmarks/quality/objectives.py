@@ -77,7 +77,7 @@ def resolve(spec: str, booster: str, rate: float, max_grade: int) -> Objective:
     if spec.startswith("name:"):
         metric = spec.removeprefix("name:")
         loss = _of_metric(reported(max_grade).get(metric, metric), booster)
-        if max_grade == 1 and isinstance(loss.metric, sr.BinaryDCG):  # trains the same model
+        if max_grade == 1 and isinstance(loss.metric, (sr.DCG, sr.BinaryDCG)):  # trains the same model, whatever the gain
             loss = dataclasses.replace(loss, metric=sr.DCG(loss.metric.k, gain="linear"))
         return Objective(str(loss), None, loss)
     loss = eval(spec, {"sr": sr, "rate": rate})

@@ -153,7 +153,7 @@ def own_objectives(booster: str, metric: Metric) -> list[str]:
     if booster == "lightgbm":
         return ["lambdarank", "rank_xendcg"]
     top = "" if metric.k is None else f";top={metric.k}"
-    if isinstance(metric, DCG):
+    if isinstance(metric, DCG) and isinstance(metric.gain, str):
         gain = "Exp" if metric.gain == "exp" else "Base"
         return ["YetiRank", f"StochasticRank:metric={'NDCG' if isinstance(metric, NDCG) else 'DCG'}{top};type={gain}"]
     if isinstance(metric, MRR):
