@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost
+from scipy import stats
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
@@ -147,6 +148,33 @@ def test_pairing_and_pooling() -> None:
     assert pooled.weighted_p < 0.5
     assert compare.seconds_to(ours[0], 0.7) == pytest.approx(2.0)  # half-way from 0.5, at one second, to 0.9, at three
     assert compare.seconds_to(own[0], 0.9) == math.inf
+
+
+def test_seconds_of_the_same_runs() -> None:
+    """Own has 0.7 after three seconds of four, ours after two; the other way round, own never has 0.9."""
+    ours = {0: _record("ours", 0, [0.5], 0.9), 1: _record("ours", 1, [0.5], 0.6)}
+    own = {r: _record("own:lambdarank", r, [0.5], 0.7) for r in (0, 1, 2)}
+    own[0]["curve"].append([3, 4.0, 0.7])
+    assert compare.reach(ours, own) == [(pytest.approx(2 / 3), pytest.approx(2 / 4), False), (math.inf, math.inf, True)]
+
+
+def test_cells_that_are_behind() -> None:
+    """Holm: the smallest p counts times all cells, the next times one less; none is smaller than the one before it."""
+
+    def cell(mean: float, error: float) -> compare.Difference:
+        return compare.Difference(mean, error, 0.5, 0.5 - mean, "lambdarank")
+
+    one = compare.Comparison("shop-500", "lightgbm", {"mrr": cell(-0.03, 0.01), "map": cell(-0.019, 0.01)}, {})
+    other = compare.Comparison("MQ2008", "catboost", {"mrr": cell(0.5, 0.01), "map": cell(-0.021, 0.01)}, {})
+    found = compare.behind([one, other])
+    assert [(each.data, each.booster, each.metric) for each in found] == [
+        ("shop-500", "lightgbm", "mrr"),
+        ("MQ2008", "catboost", "map"),
+    ]
+    assert [each.p for each in found] == pytest.approx([4 * stats.norm.sf(3.0), 3 * stats.norm.sf(2.1)])
+    alike = compare.Comparison("wages", "xgboost", {m: cell(-0.03, 0.01) for m in ("mrr", "map")}, {})
+    assert [each.p for each in compare.behind([alike])] == pytest.approx([2 * stats.norm.sf(3.0)] * 2)
+    assert compare.behind([]) == []
 
 
 def test_seconds_of_both_trained_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,19 @@ def seconds_to(record: Record, value: float) -> float:
     return float(seconds[at - 1] + part * (seconds[at] - seconds[at - 1]))
 
 
+def reach(ours: ByReplicate, own: ByReplicate) -> list[tuple[float, float, bool]]:
+    """Per replicate that has both: ours' seconds to own's best validation value, over own's seconds to it and over own's
+    whole training (inf if ours never has it), and whether own ever has ours' best."""
+    found = []
+    for replicate in sorted(set(ours) & set(own)):
+        one, other = ours[replicate], own[replicate]
+        best, mine = (max(value for _, _, value in record["curve"]) for record in (other, one))
+        seconds = seconds_to(one, best)
+        back = math.isfinite(seconds_to(other, mine))
+        found.append((seconds / seconds_to(other, best), seconds / other["curve"][-1][1], back))
+    return found
+
+
 class Comparison(NamedTuple):
     """Ours on one data set with one booster: differences per metric."""
 
@@ -154,3 +167,25 @@ def compare(data: str, booster: str, spec: str, records: Records, *, variants: b
         if other is not None:
             hard[metric] = other
     return Comparison(data, booster, careful, hard) if careful else None
+
+
+class Behind(NamedTuple):
+    """A cell in which ours is below own by more than two errors."""
+
+    data: str
+    booster: str
+    metric: str
+    difference: Difference
+    p: float  # one-sided, that ours is as good; adjusted for the number of cells as Holm does
+
+
+def behind(comparisons: Iterable[Comparison]) -> list[Behind]:
+    """The cells below own chosen by validation by more than two errors, the clearest first."""
+    cells = [(c.data, c.booster, metric, one) for c in comparisons for metric, one in c.careful.items() if one.error > 0]
+    cells.sort(key=lambda cell: cell[3].mean / cell[3].error)
+    found, adjusted = [], 0.0
+    for place, (data, booster, metric, one) in enumerate(cells):
+        adjusted = max(adjusted, min(1.0, (len(cells) - place) * float(stats.norm.cdf(one.mean / one.error))))
+        if one.mean < -2 * one.error:
+            found.append(Behind(data, booster, metric, one, adjusted))
+    return found

@@ -6,9 +6,24 @@ import math
 import pathlib
 from typing import Any
 
+import numpy as np
+
 from ..harness import table
 from . import datasets, store, timing
-from .compare import Comparison, Difference, Pooled, best_own, by_validation, compare, names_of, of, paired, pool
+from .compare import (
+    Comparison,
+    Difference,
+    Pooled,
+    behind,
+    best_own,
+    by_validation,
+    compare,
+    names_of,
+    of,
+    paired,
+    pool,
+    reach,
+)
 from .objectives import BOOSTERS, METRICS, STOPS_ON, opponents
 
 HALVES = {"chosen": datasets.CHOSEN_ON, "judged": datasets.JUDGED_ON}
@@ -20,6 +35,10 @@ ABOUT_SECONDS = (
     "Medians over tasks. The own objective and learning rate that validation prefers, and ours, one after the other on a "
     "quiet machine, with one thread (`python -m benchmarks.quality time`). Own's whole training goes on for 100 trees after "
     "its best value."
+)
+ABOUT_REACH = (
+    f"Seconds until ours has the best validation {STOPS_ON} of an own objective, each with the learning rate that "
+    "validation prefers: medians over tasks, with never as infinite. Seconds are a thread's own time, others run beside it."
 )
 KINDS = {"careful": "own objective chosen by validation", "hard": "own objective that is best on test data"}
 
@@ -68,6 +87,33 @@ def _set_table(comparisons: list[Comparison], metric: str) -> str:
     return _markdown(["data set", "booster", "best own", "ours", "to own by validation", "to best own"], rows)
 
 
+def _behind_table(comparisons: list[Comparison]) -> str:
+    rows = []
+    for data, booster, metric, difference, p in behind(comparisons):
+        rows.append([data, booster, metric, _change(difference), difference.name, f"{p:.2g}"])
+    return _markdown(["data set", "booster", "metric", "to own by validation", "own", "adjusted p"], rows)
+
+
+def _seconds_table(spec: str, sets: list[str], boosters: list[str]) -> str:
+    """Time to quality of the study's own trainings, against each own objective."""
+    rows = []
+    for booster in boosters:
+        for name in opponents(booster, variants=False):
+            found: list[tuple[float, float, bool]] = []
+            for data in sets:
+                records = store.read(data)
+                ours = of(records, booster, names_of(spec, data, booster, STOPS_ON, records))
+                theirs = of(records, booster, [name])
+                found += reach(by_validation(ours, STOPS_ON), by_validation(theirs, STOPS_ON))
+            if found:
+                to_best, of_whole, back = np.array(found).T
+                shares = [f"{np.median(to_best):.2f}", f"{np.median(of_whole):.2f}"]
+                reached = [f"{np.isfinite(to_best).mean():.0%}", f"{back.mean():.0%}"]
+                rows.append([booster, name.removeprefix("own:"), str(len(found)), *shares, *reached])
+    head = ["booster", "own objective", "tasks", "ours / own's seconds to its best", "ours / own's whole training"]
+    return _markdown([*head, "ours has own's best", "own has ours' best"], rows)
+
+
 def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
     parts = [
         f"# Quality of rankers: the {half} half\n",
@@ -78,6 +124,18 @@ def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
     ]
     for kind, meaning in KINDS.items():
         parts += [f"## All data sets, to the {meaning}\n", _pooled_table(comparisons, kind)]
+    sets, boosters = (
+        list(dict.fromkeys(names)) for names in zip(*((one.data, one.booster) for one in comparisons), strict=True)
+    )
+    number = sum(len(one.careful) for one in comparisons)
+    parts += [
+        f"## Cells below own by more than two errors\n\nOf {number}. If ours were as good as own everywhere, and no better, "
+        f"chance would give {0.0228 * number:.0f}. Own is chosen by validation; p, that ours is as good, is adjusted for "
+        "the number of cells (Holm). Errors are of test queries; how trainings of one loss differ comes on top.\n",
+        _behind_table(comparisons),
+        f"## Time to quality, from the same trainings\n\n{ABOUT_REACH}\n",
+        _seconds_table(spec, sets, boosters),
+    ]
     if rows := timing.summary(list(HALVES[half])):
         parts += [
             f"## Seconds of training to own's best validation NDCG@10\n\n{ABOUT_SECONDS}\n",
