@@ -9,7 +9,7 @@ from .real import Split
 
 TEST_QUERIES = 3000
 CHOSEN_ON = [f"{name}-{size}" for size in (500, 4000) for name in families.CHOSEN_ON]
-CHOSEN_ON += ["noisy-16000", "MQ2008", "flights", "movies", "wages", "women"]
+CHOSEN_ON += ["clicks-16000", "MQ2008", "flights", "movies", "wages", "women"]
 """The half on which a recommendation may be chosen."""
 JUDGED_ON = [f"{name}-{size}" for size in (500, 4000) for name in families.JUDGED_ON]
 JUDGED_ON += ["web-16000", "OHSUMED", "LightGBM-lambdarank", "diamonds", "health", "baseball"]
