@@ -37,7 +37,7 @@ class DCGRR(DCG):
     k
         How many of the documents shown count; None means all.
     gain
-        ``"linear"``, the label, as in the reference, or ``"exp"``, 2^label - 1.
+        ``"linear"``, the label, as in the reference; ``"exp"``, 2^label - 1; or a number a, label^a.
     discount
         ``"reciprocal"``, 1/place, as in the reference, or ``"log"``, as in DCG.
 
@@ -51,7 +51,7 @@ class DCGRR(DCG):
     factor = LISTED
     family = "selected"
 
-    gain: Literal["exp", "linear"] = "linear"
+    gain: Literal["exp", "linear"] | float = "linear"
     discount: Literal["reciprocal", "log"] = "reciprocal"
 
     def __post_init__(self) -> None:

@@ -14,7 +14,8 @@ from scipy.special import expit, ndtr
 from stochasticrank_objectives import Metric, parse_metric
 
 NAMES = [
-    "dcgrr", "dcgrr@1", "dcgrr@2", "dcgrr@5", "dcgrr:gain=exp", "dcgrr:discount=log", "dcgrr@3:gain=exp:discount=log",
+    "dcgrr", "dcgrr@1", "dcgrr@2", "dcgrr@5", "dcgrr:gain=exp", "dcgrr@3:gain=1.5", "dcgrr:discount=log",
+    "dcgrr@3:gain=exp:discount=log",
     "fbeta", "fbeta:beta=2", "fbeta:beta=0.5", "fbeta:threshold=1", "accuracy", "accuracy:threshold=2",
 ]  # fmt: skip
 
@@ -28,7 +29,7 @@ def value(metric: str | Metric, shown: Sequence[bool], labels: Sequence[float]) 
         for label, is_shown in zip(labels, shown, strict=True):
             if is_shown:
                 place += 1
-                gain = 2.0**label - 1.0 if metric.gain == "exp" else label  # type: ignore[attr-defined]
+                gain = naive.dcg_gain(metric, label)
                 reached = metric.k is None or place <= metric.k
                 log = metric.discount == "log"  # type: ignore[attr-defined]
                 total += reached * gain / (math.log2(place + 1) if log else place)
