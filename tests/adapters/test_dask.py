@@ -590,8 +590,17 @@ def test_a_killed_worker_whose_data_dask_computes_again_ends_the_training_as_fas
     monkeypatch.setattr(_dask_lightgbm, "_GRACE", 60.0)
     parts = tuple(sum(DATA.groups[part]) for part in halves(60, 3))
     chunked = [da.from_array(values, chunks=(parts, *values.shape[1:])) for values in (DATA.features, DATA.labels, DATA.qid)]
-    features, labels, qid = dask.persist(*chunked)
-    distributed.wait([features, labels, qid])
+    held: list[Any] = []
+
+    def everywhere() -> bool:
+        """On a busy machine Dask may put all partitions on one worker."""
+        held.clear()
+        held.extend(dask.persist(*chunked))
+        distributed.wait(held)
+        return len({worker for holders in client.who_has(held[0]).values() for worker in holders}) > 1
+
+    wait_until(everywhere)
+    features, labels, qid = held
     killed: list[float] = []
 
     def kill() -> None:
@@ -653,8 +662,8 @@ def test_a_training_that_is_tried_again(client, how, tmp_path):
             try:
                 model = fit(client, how, FailingOnce(tmp_path), parts, ROUNDS)
             except RuntimeError as error:  # rarely, on a busy machine: LightGBM aborts while its workers connect again
-                assert how == "estimator"
-                assert "was lost during training" in str(error)
+                if how != "estimator" or "was lost during training" not in str(error):
+                    raise
                 client.wait_for_workers(3, timeout=60)
                 model = fit(client, how, YETI, parts, ROUNDS)
     assert time.monotonic() - begin < 60
