@@ -32,6 +32,7 @@ class Table(NamedTuple):
 
 
 _HEALTH = "outpdol drugdol suppdol mentdol inpdol totadm inpmis mentvis mdvis notmdvis num logc lnmeddol binexp"
+_LOANS = "grade sub_grade installment balance paid_total paid_principal paid_interest"
 TABLES = {
     "flights": Table(
         "nycflights13", "flights", "arr_delay", ["month", "day", "hour", "origin"],
@@ -43,6 +44,24 @@ TABLES = {
     "women": Table("sampleSelection", "nlswork", "ln_wage", ["year"], []),
     "health": Table("sampleSelection", "RandHIE", "meddol", ["site"], _HEALTH.split()),
     "baseball": Table("plyr", "baseball", "r", ["year"], ["id"]),
+    "salaries": Table("AER", "CPS1988", "wage", ["region"], []),
+    "pupils": Table("mlmRev", "star", "math", ["sch", "gr"], ["read", "id", "tch"]),
+    "hotels": Table("modeldata", "hotel_rates", "avg_price_per_room", ["arrival_date"], ["arrival_date_num"]),
+    "deliveries": Table("modeldata", "deliveries", "time_to_delivery", ["day"], []),
+    "colleges": Table(
+        "causaldata", "scorecard", "earnings_med", ["year", "state_abbr"],
+        ["count_not_working", "count_working", "repay_rate", "inst_name"],
+    ),
+    "weather": Table("nycflights13", "weather", "temp", ["month", "day"], ["dewp", "time_hour", "year"]),
+    "villages": Table("Ecdat", "VietNamI", "lnhhexp", ["commune"], []),
+    "visits": Table("COUNT", "rwm5yr", "docvis", ["year"], ["hospvis", "id"]),
+    "chemistry": Table("mlmRev", "Chem97", "score", ["lea"], ["student"]),
+    "lecturers": Table("lme4", "InstEval", "y", ["s"], []),
+    "checks": Table("modeldata", "check_times", "check_time", [], []),
+    "loans": Table("openintro", "loans_full_schema", "interest_rate", ["state"], _LOANS.split()),
+    "ratings": Table("dslabs", "movielens", "rating", ["userId"], ["title"]),
+    "countries": Table("dslabs", "gapminder", "life_expectancy", ["year"], []),
+    "savings": Table("wooldridge", "k401ksubs", "nettfa", [], []),
 }  # fmt: skip
 """The data sets by name."""
 
