@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from . import _threads
 from ._binding import BoundQueries, MetricLoss, check_pairwise, printed
@@ -172,6 +172,15 @@ def _check(loss: Any) -> None:
     _threads.check(loss.threads)
 
 
+def _pairs(sizes: NDArray[Any], cut: int, neighbours: int) -> Array:
+    """How many pairs a ranking of so many documents has."""
+    first = np.minimum(cut, sizes - 1)  # the documents that have pairs with others below them
+    full = np.clip(sizes - 1 - neighbours, 0, first)  # those of them that have all their neighbours
+    rest = first - full
+    pairs: Array = full * neighbours + rest * (sizes - 1 - full) - rest * (rest - 1) / 2
+    return pairs
+
+
 @dataclasses.dataclass(frozen=True)
 class _Decaying(Metric):
     """The metric of which a swap of neighbours at p and p + 1 changes decay^p times the difference of their labels."""
@@ -207,7 +216,7 @@ class BoundYeti(BoundQueries):
         sizes = queries.sizes[self._active]
         longest = int(sizes.max(initial=1))
         self._neighbours = min(int(loss.neighbours), longest)
-        self._cost = len(queries.rules) * sizes * np.float64(16.0 + 2.0 * min(self._neighbours, 8))
+        self._cost = np.sum([16.0 * sizes + _pairs(sizes, rule.cut, self._neighbours) for rule in queries.rules], axis=0)
         size = min(longest, max(rule.cut for rule in queries.rules) + self._neighbours)
         self._scratch = _threads.Spare(functools.partial(yeti.make_yeti_scratch, longest, size))
         self._rules = [

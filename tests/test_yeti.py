@@ -83,6 +83,14 @@ def test_yetirank_equals_naive(decay: float) -> None:
     check(YetiRank(decay=decay, permutations=2), [30, 70, 250], 3)
 
 
+@pytest.mark.parametrize("cut", [1, 3, 40])
+@pytest.mark.parametrize("neighbours", [1, 4, 50])
+def test_work_of_queries_is_what_their_pairs_are(cut: int, neighbours: int) -> None:
+    sizes = np.arange(2, 60)
+    pairs = [sum(0 < b - a <= neighbours for a in range(min(cut, n)) for b in range(n)) for n in sizes]
+    np.testing.assert_array_equal(yeti._pairs(sizes, cut, neighbours), pairs)
+
+
 @pytest.mark.parametrize("name", ["ndcg", "ndcg@40", "mrr", "map@35", "pfound", "err@10", "hit@33"])
 @pytest.mark.parametrize("n", [33, 70, 180])
 def test_long_lists_equal_naive(name: str, n: int) -> None:

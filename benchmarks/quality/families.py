@@ -1,4 +1,4 @@
-"""Seven families of generated ranking data that differ in labels, noise, sizes of queries and kind of relevance.
+"""Nine families of generated ranking data that differ in labels, noise, sizes of queries and kind of relevance.
 
 Each is a function of (queries, seed, model_seed). Data of one `model_seed` share a relevance function, so one `seed` can
 serve for training and another for testing; another `model_seed` is another task of the same kind.
@@ -173,8 +173,23 @@ def shop(queries: int, seed: int, model_seed: int) -> RankingData:
     return _done(draw._replace(features=features), _grades(draw, relevance, [0.7], 0.5))
 
 
+def catalogue(queries: int, seed: int, model_seed: int) -> RankingData:
+    """Long lists of up to 1,000 documents, five grades, nine tenths of them 0."""
+    draw = _draw("catalogue", Shape((200, 1000), 14, 4, 10, log_uniform=True), queries, seed, model_seed)
+    relevance = _linear(draw) + _nonlinear(draw) + 0.6 * _interactions(draw) + draw.rng.normal(size=len(draw.query))
+    return _done(draw, _grades(draw, relevance, [0.90, 0.96, 0.985, 0.997], 0.5))
+
+
+def passages(queries: int, seed: int, model_seed: int) -> RankingData:
+    """Candidates of a search, up to 1,000 of them, of which few are relevant and a third of these were never judged."""
+    draw = _draw("passages", Shape((50, 1000), 12, 4, 8, heavy=True, log_uniform=True), queries, seed, model_seed)
+    relevance = 1.5 * _linear(draw) + _nonlinear(draw) + _interactions(draw) + draw.rng.gumbel(size=len(draw.query))
+    judged = draw.rng.random(len(draw.query)) < 2 / 3
+    return _done(draw, judged * _grades(draw, relevance, [0.97, 0.985, 0.995], 0.5))
+
+
 CHOSEN_ON: dict[str, Family] = {"noisy": noisy, "clicks": clicks, "clean": clean, "tidy": tidy}
 JUDGED_ON: dict[str, Family] = {"web": web, "answer": answer, "shop": shop}
-FAMILIES: dict[str, Family] = {**CHOSEN_ON, **JUDGED_ON}
-GRADES = {"noisy": 4, "clicks": 1, "clean": 4, "tidy": 4, "web": 4, "answer": 1, "shop": 1}
-"""The highest label of each family."""
+FAMILIES: dict[str, Family] = {**CHOSEN_ON, **JUDGED_ON, "catalogue": catalogue, "passages": passages}
+GRADES = {"noisy": 4, "clicks": 1, "clean": 4, "tidy": 4, "web": 4, "answer": 1, "shop": 1, "catalogue": 4, "passages": 3}
+"""The highest label of each family. `catalogue` and `passages`, of long lists, have sizes of their own in the study."""
