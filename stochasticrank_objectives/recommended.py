@@ -14,15 +14,17 @@ Recommended: TypeAlias = YetiLoss | StochasticRank | QueryRMSE
 
 BOOSTERS = ("xgboost", "lightgbm", "catboost")
 
+# Lists of hundreds of documents need pairs far below what is reported, or else most documents are hardly ever learned from.
+_CUT, _NEIGHBOURS = 100, 200
 # What differs between the boosters. The fewer rankings are drawn for one gradient, the more its noise protects from learning
 # the noise of the labels; CatBoost, whose trees are simpler, has less need of that than of a smooth gradient. The mean of
 # the hessian says how many rows XGBoost's lambda=1 and min_child_weight=1 (100) and CatBoost's l2_leaf_reg=3 (30) stand for.
 # LightGBM has nothing of the kind by default, and asks for 20 rows per leaf. XGBoost's default learning rate, 0.3, is large,
 # and takes smaller steps.
 _RECIPES: dict[str, dict[str, Any]] = {
-    "xgboost": {"neighbours": 40, "permutations": 1, "max_step": 1.0, "hessian_mean": 0.01},
-    "lightgbm": {"neighbours": 40, "permutations": 1, "max_step": 2.0},
-    "catboost": {"neighbours": 20, "permutations": 3, "max_step": 2.0, "hessian_mean": 0.1},
+    "xgboost": {"permutations": 1, "max_step": 1.0, "hessian_mean": 0.01},
+    "lightgbm": {"permutations": 1, "max_step": 2.0},
+    "catboost": {"permutations": 5, "max_step": 2.0, "hessian_mean": 0.1},
 }
 
 
@@ -31,8 +33,8 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     `recommended("ndcg@10", booster="xgboost")`. It is an ordinary loss: print it, or change it with `dataclasses.replace`.
 
     A metric that is reported gives most of its weight to few documents, so it is a noisy thing to train on. What is trained
-    on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least 40
-    (CatBoost: 20). For metrics of binary relevance, such as MRR and MAP, a document that they take for relevant gains 1 and
+    on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least
+    100. For metrics of binary relevance, such as MRR and MAP, a document that they take for relevant gains 1 and
     a quarter of its label: what is relevant at all comes first, and grades still say a little. For ERR, which asks for one
     excellent document, the gain is the label to the power 1.5. The loss weighs pairs of
     documents by what a swap of the two would change in noisy rankings; its steps are bounded, which makes it robust to
@@ -60,11 +62,11 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     Examples
     --------
     >>> print(recommended("ndcg@10", booster="lightgbm"))
-    YetiLoss('dcg@40:gain=linear', neighbours=40, permutations=1, max_step=2.0)
+    YetiLoss('dcg@100:gain=linear', neighbours=200, permutations=1, max_step=2.0)
     >>> print(recommended("mrr", booster="lightgbm"))
-    YetiLoss('binarydcg@40:grades=0.25', neighbours=40, permutations=1, max_step=2.0)
+    YetiLoss('binarydcg@100:grades=0.25', neighbours=200, permutations=1, max_step=2.0)
     >>> print(recommended("mrr", booster="catboost", train_on="ndcg@10"))
-    YetiLoss('ndcg@10', neighbours=20, permutations=3, max_step=2.0, hessian_mean=0.1)
+    YetiLoss('ndcg@10', neighbours=200, permutations=5, max_step=2.0, hessian_mean=0.1)
     >>> print(recommended("dcgrr@10", booster="lightgbm"))
     StochasticRank('dcgrr@10', sfa=False, hessian_constant=0.0)
     >>> print(recommended("spearman", booster="xgboost"))
@@ -78,10 +80,10 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     columns = [column for _, part in named.parts() for _, column, _ in part.components()]
     if named.family != "ranked" or (train_on is None and any(columns)):
         return StochasticRank(named, sfa=False, hessian_constant=0.0)
-    reported, recipe = max(term.k or 0 for _, term in named.parts()), _RECIPES[booster]
+    reported = max(term.k or 0 for _, term in named.parts())
     itself = train_on is not None or any(isinstance(term, (AUC, Spearman)) for _, term in named.parts())
-    trained = named if itself else _stand_in(named, max(2 * reported, recipe["neighbours"]))
-    return YetiLoss(trained, **recipe)
+    trained = named if itself else _stand_in(named, max(2 * reported, _CUT))
+    return YetiLoss(trained, neighbours=_NEIGHBOURS, **_RECIPES[booster])
 
 
 def _stand_in(metric: Metric, cut: int) -> Metric:

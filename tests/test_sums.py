@@ -371,11 +371,11 @@ def test_relevance_counts_the_terms_that_take_a_document_for_relevant() -> None:
 @pytest.mark.parametrize(
     ("reported", "trained"),
     [
-        ("mrr", "binarydcg@40:grades=0.25"), ("map@25", "binarydcg@50:grades=0.25"),
-        ("precision@5", "binarydcg@40:grades=0.25"), ("mrr + 2*map", "binarydcg@40:grades=0.25"),
-        ("recall@30:threshold=2", "binarydcg@60:threshold=2:grades=0.25"), ("mrr + ndcg@10", "dcg@40:gain=linear"),
-        ("mrr + map:threshold=1", "dcg@40:gain=linear"), ("err@10", "dcg@40:gain=1.5"),
-        ("err + mrr", "dcg@40:gain=linear"), ("err + err@30", "dcg@60:gain=1.5"),
+        ("mrr", "binarydcg@100:grades=0.25"), ("map@75", "binarydcg@150:grades=0.25"),
+        ("precision@5", "binarydcg@100:grades=0.25"), ("mrr + 2*map", "binarydcg@100:grades=0.25"),
+        ("recall@60:threshold=2", "binarydcg@120:threshold=2:grades=0.25"), ("mrr + ndcg@10", "dcg@100:gain=linear"),
+        ("mrr + map:threshold=1", "dcg@100:gain=linear"), ("err@10", "dcg@100:gain=1.5"),
+        ("err + mrr", "dcg@100:gain=linear"), ("err + err@80", "dcg@160:gain=1.5"),
     ],
 )  # fmt: skip
 def test_a_binary_metric_stands_for_a_binary_gain(reported: str, trained: str) -> None:
@@ -388,7 +388,7 @@ def test_sglb_and_recommended() -> None:
     loss = sr.SGLB(sr.StochasticRank("0.7*ndcg@10 + 0.3*mrr"), diffusion_temperature=1e8)
     assert str(loss).startswith("SGLB(StochasticRank('0.7*ndcg@10 + 0.3*mrr'), ")
     assert loss.bind([0, 1, 2], [3]).gradient([0, 0, 0]).any()
-    assert sr.recommended("0.7*ndcg@30 + 0.3*mrr", booster="xgboost").metric == sr.DCG(60, gain="linear")
+    assert sr.recommended("0.7*ndcg@70 + 0.3*mrr", booster="xgboost").metric == sr.DCG(140, gain="linear")
     assert sr.recommended("mrr + map", booster="xgboost").metric == sr.recommended("mrr", booster="xgboost").metric
 
 

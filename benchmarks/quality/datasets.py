@@ -12,7 +12,7 @@ CHOSEN_ON = [f"{name}-{size}" for size in (500, 4000) for name in families.CHOSE
 CHOSEN_ON += ["clicks-16000", "catalogue-150", "MQ2008", "flights", "movies", "wages", "women"]
 """The half on which a recommendation may be chosen."""
 JUDGED_ON = [f"{name}-{size}" for size in (500, 4000) for name in families.JUDGED_ON]
-JUDGED_ON += ["web-16000", "passages-150", "passages-600", "OHSUMED", "LightGBM-lambdarank"]
+JUDGED_ON += ["web-16000", "passages-150", "OHSUMED", "LightGBM-lambdarank"]
 JUDGED_ON += [name for name in tables.TABLES if name not in CHOSEN_ON]
 """The half on which it is judged."""
 
