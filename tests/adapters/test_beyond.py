@@ -140,7 +140,7 @@ def test_estimators_take_negative_labels_where_the_metric_does() -> None:
         ("kendall", "spearman", "YetiLoss('spearman', neighbours="),
         ("auc", None, "YetiLoss('auc', neighbours="),
         ("auc + ndcg@5", None, "YetiLoss('auc + ndcg@5', neighbours="),
-        ("ap@30", None, "YetiLoss('binarydcg@60:grades=0.25', neighbours="),
+        ("ap@80", None, "YetiLoss('binarydcg@160:grades=0.25', neighbours="),
     ],
 )
 def test_what_is_recommended(booster: str, name: str, train_on: Any, expected: str) -> None:
