@@ -150,12 +150,12 @@ def test_pairing_and_pooling() -> None:
     assert compare.seconds_to(own[0], 0.9) == math.inf
 
 
-def test_seconds_of_the_same_runs() -> None:
-    """Own has 0.7 after three seconds of four, ours after two; the other way round, own never has 0.9."""
+def test_trees_of_the_same_runs() -> None:
+    """Own has 0.7 after two trees of three, ours half-way between one and two; the other way round, own never has 0.9."""
     ours = {0: _record("ours", 0, [0.5], 0.9), 1: _record("ours", 1, [0.5], 0.6)}
     own = {r: _record("own:lambdarank", r, [0.5], 0.7) for r in (0, 1, 2)}
     own[0]["curve"].append([3, 4.0, 0.7])
-    assert compare.reach(ours, own) == [(pytest.approx(2 / 3), pytest.approx(2 / 4), False), (math.inf, math.inf, True)]
+    assert compare.reach(ours, own) == [(pytest.approx(1.5 / 2), pytest.approx(1.5 / 3), False), (math.inf, math.inf, True)]
 
 
 def test_cells_that_are_behind() -> None:

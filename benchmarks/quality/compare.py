@@ -122,25 +122,35 @@ def _between(means: Array, errors: Array) -> float:
 def seconds_to(record: Record, value: float) -> float:
     """Seconds of training until validation NDCG@10 reaches a value, between checkpoints by a line; inf if never."""
     _, seconds, best = np.array(record["curve"]).T
+    return _to(seconds, best, value)
+
+
+def trees_to(record: Record, value: float) -> float:
+    """Trees until then."""
+    trees, _, best = np.array(record["curve"]).T
+    return _to(trees, best, value)
+
+
+def _to(spent: Array, best: Array, value: float) -> float:
     at = int(np.argmax(best >= value))
     if best[at] < value:
         return math.inf
     if at == 0 or best[at] == best[at - 1]:
-        return float(seconds[at])
+        return float(spent[at])
     part = (value - best[at - 1]) / (best[at] - best[at - 1])
-    return float(seconds[at - 1] + part * (seconds[at] - seconds[at - 1]))
+    return float(spent[at - 1] + part * (spent[at] - spent[at - 1]))
 
 
 def reach(ours: ByReplicate, own: ByReplicate) -> list[tuple[float, float, bool]]:
-    """Per replicate that has both: ours' seconds to own's best validation value, over own's seconds to it and over own's
+    """Per replicate that has both: ours' trees to own's best validation value, over own's trees to it and over own's
     whole training (inf if ours never has it), and whether own ever has ours' best."""
     found = []
     for replicate in sorted(set(ours) & set(own)):
         one, other = ours[replicate], own[replicate]
         best, mine = (max(value for _, _, value in record["curve"]) for record in (other, one))
-        seconds = seconds_to(one, best)
-        back = math.isfinite(seconds_to(other, mine))
-        found.append((seconds / seconds_to(other, best), seconds / other["curve"][-1][1], back))
+        trees = trees_to(one, best)
+        back = math.isfinite(trees_to(other, mine))
+        found.append((trees / trees_to(other, best), trees / other["curve"][-1][0], back))
     return found
 
 

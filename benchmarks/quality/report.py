@@ -37,8 +37,8 @@ ABOUT_SECONDS = (
     "its best value."
 )
 ABOUT_REACH = (
-    f"Seconds until ours has the best validation {STOPS_ON} of an own objective, each with the learning rate that "
-    "validation prefers: medians over tasks, with never as infinite. Seconds are a thread's own time, others run beside it."
+    f"Trees until ours has the best validation {STOPS_ON} of an own objective, each with the learning rate that "
+    "validation prefers: medians over tasks, with never as infinite. Trees, because the study ran on several machines."
 )
 KINDS = {"careful": "own objective chosen by validation", "hard": "own objective that is best on test data"}
 
@@ -94,8 +94,8 @@ def _behind_table(comparisons: list[Comparison]) -> str:
     return _markdown(["data set", "booster", "metric", "to own by validation", "own", "adjusted p"], rows)
 
 
-def _seconds_table(spec: str, sets: list[str], boosters: list[str]) -> str:
-    """Time to quality of the study's own trainings, against each own objective."""
+def _trees_table(spec: str, sets: list[str], boosters: list[str]) -> str:
+    """Trees to quality of the study's own trainings, against each own objective."""
     rows = []
     for booster in boosters:
         for name in opponents(booster, variants=False):
@@ -110,7 +110,7 @@ def _seconds_table(spec: str, sets: list[str], boosters: list[str]) -> str:
                 shares = [f"{np.median(to_best):.2f}", f"{np.median(of_whole):.2f}"]
                 reached = [f"{np.isfinite(to_best).mean():.0%}", f"{back.mean():.0%}"]
                 rows.append([booster, name.removeprefix("own:"), str(len(found)), *shares, *reached])
-    head = ["booster", "own objective", "tasks", "ours / own's seconds to its best", "ours / own's whole training"]
+    head = ["booster", "own objective", "tasks", "ours / own's trees to its best", "ours / own's whole training"]
     return _markdown([*head, "ours has own's best", "own has ours' best"], rows)
 
 
@@ -133,8 +133,8 @@ def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
         f"chance would give {0.0228 * number:.0f}. Own is chosen by validation; p, that ours is as good, is adjusted for "
         "the number of cells (Holm). Errors are of test queries; how trainings of one loss differ comes on top.\n",
         _behind_table(comparisons),
-        f"## Time to quality, from the same trainings\n\n{ABOUT_REACH}\n",
-        _seconds_table(spec, sets, boosters),
+        f"## Trees to quality\n\n{ABOUT_REACH}\n",
+        _trees_table(spec, sets, boosters),
     ]
     if rows := timing.summary(list(HALVES[half])):
         parts += [
