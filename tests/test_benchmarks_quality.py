@@ -240,7 +240,7 @@ def test_defaults_are_those_of_the_boosters(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(defaults, "FOLDER", tmp_path)
     stored = {}
     for booster in BOOSTERS:
-        for objective in (next(iter(OWN[booster])), defaults.OURS):
+        for objective in (next(iter(OWN[booster])), defaults.OURS[booster]):
             task = "tidy-500", 0, booster, objective
             stored["|".join(map(str, task))] = defaults._run(task)
     ranker = xgboost.XGBRanker(n_estimators=6, objective="rank:ndcg", n_jobs=1)

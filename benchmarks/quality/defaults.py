@@ -23,11 +23,12 @@ from .compare import Difference, best_own, paired, pool
 from .objectives import BOOSTERS, METRICS, OWN, STOPS_ON, expand, reported
 
 FOLDER = pathlib.Path(__file__).parent  # of defaults.json
-SETS = [f"{name}-500" for name in families.FAMILIES] + list(tables.TABLES)
+SETS = [f"{name}-500" for name in families.CHOSEN_ON | families.JUDGED_ON]
+SETS += ["catalogue-150", "passages-150", *tables.TABLES]
 TREES = {"xgboost": 100, "lightgbm": 100, "catboost": 1000}
 """The defaults of the boosters' classes for scikit-learn, and of CatBoost."""
 TOO_SLOW = "own:StochasticRank"  # CatBoost's, with so many trees; it is far behind in the study
-OURS = f"name:{STOPS_ON}"
+OURS = {booster: str(sr.recommended(STOPS_ON, booster=booster)) for booster in BOOSTERS}
 
 Array = NDArray[np.float64]
 Task = tuple[str, int, str, str]  # data set, replicate, booster, objective
@@ -67,7 +68,7 @@ def _run(task: Task, folder: pathlib.Path | None = None) -> Record:
     """Train, and record test values as a cell of the study does."""
     name, replicate, booster, objective = task
     data = datasets.load(name, replicate, folder)
-    scores = _TRAIN[booster](data.train, data.test, None if objective == OURS else OWN[booster][objective])
+    scores = _TRAIN[booster](data.train, data.test, OWN[booster].get(objective))
     metrics = {}
     for metric, known in reported(datasets.max_grade(name)).items():
         values = sr.evaluate(known, scores, data.test.labels, data.test.groups, per_query=True, threads=1)
@@ -90,7 +91,7 @@ def measure(
         for name in sets
         for replicate in datasets.replicates(name, replicates)
         for booster in boosters
-        for objective in [*expand(["own"], booster, datasets.max_grade(name)), OURS]
+        for objective in [*expand(["own"], booster, datasets.max_grade(name)), OURS[booster]]
         if not objective.startswith(TOO_SLOW)
     ]
     missing = [task for task in tasks if again or "|".join(map(str, task)) not in stored]
@@ -112,8 +113,8 @@ def differences(sets: list[str], booster: str, metric: str) -> dict[str, Differe
     found = {}
     for name in sets:
         records = [record for key, record in read().items() if key.split("|")[0] == name and record["booster"] == booster]
-        ours = {record["replicate"]: record for record in records if record["objective"] == OURS}
-        own = best_own([record for record in records if record["objective"] != OURS], metric, ours)
+        ours = {record["replicate"]: record for record in records if record["objective"] == OURS[booster]}
+        own = best_own([record for record in records if record["objective"] in OWN[booster]], metric, ours)
         if (one := paired(ours, own, metric)) is not None:
             found[name] = one
     return found
