@@ -24,7 +24,7 @@ from .objectives import BOOSTERS, METRICS, OWN, STOPS_ON, expand, reported
 
 FOLDER = pathlib.Path(__file__).parent  # of defaults.json
 SETS = [f"{name}-500" for name in families.CHOSEN_ON | families.JUDGED_ON]
-SETS += ["catalogue-150", "passages-150", *tables.TABLES]
+SETS += ["passages-150", *tables.TABLES]
 TREES = {"xgboost": 100, "lightgbm": 100, "catboost": 1000}
 """The defaults of the boosters' classes for scikit-learn, and of CatBoost."""
 TOO_SLOW = "own:StochasticRank"  # CatBoost's, with so many trees; it is far behind in the study
