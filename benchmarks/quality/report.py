@@ -146,13 +146,15 @@ def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
     return "\n".join(parts)
 
 
-def _panels(title: str) -> tuple[Any, Any]:
+def _panels(title: str, lines: int) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(BOOSTERS), figsize=(12, 4.5), sharey=True, layout="constrained")
+    figure, axes = pyplot.subplots(
+        1, len(BOOSTERS), figsize=(12, max(4.5, 1.5 + 0.27 * lines)), sharey=True, layout="constrained"
+    )
     figure.suptitle(title)
     for axis, booster in zip(axes, BOOSTERS, strict=True):
         axis.set_title(booster)
@@ -173,7 +175,7 @@ def _pictures(half: str, comparisons: list[Comparison], output: pathlib.Path) ->
     from matplotlib import pyplot
 
     sets = list(dict.fromkeys(one.data for one in comparisons))
-    figure, axes = _panels(f"{STOPS_ON}: ours minus own, with two standard errors")
+    figure, axes = _panels(f"{STOPS_ON}: ours minus own, with two standard errors", len(sets) + 1)
     for axis, booster in zip(axes, BOOSTERS, strict=True):
         for shift, (kind, meaning) in zip((-0.12, 0.12), KINDS.items(), strict=True):
             found = [(one.data, getattr(one, kind).get(STOPS_ON)) for one in comparisons if one.booster == booster]
@@ -181,31 +183,33 @@ def _pictures(half: str, comparisons: list[Comparison], output: pathlib.Path) ->
             if (all_of_them := _pooled(comparisons, kind, booster, STOPS_ON)) is not None:
                 rows.append(("all", all_of_them.weighted, 2 * all_of_them.weighted_error))
             _points(axis, rows, [*sets, "all"], shift, meaning)
-    axes[0].legend(fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
     figure.savefig(output / f"differences-{half}.png", dpi=110)
 
-    figure, axes = _panels("All data sets: ours minus own, with two standard errors")
+    figure, axes = _panels("All data sets: ours minus own, with two standard errors", len(METRICS))
     for axis, booster in zip(axes, BOOSTERS, strict=True):
         for shift, (kind, meaning) in zip((-0.12, 0.12), KINDS.items(), strict=True):
             pooled = [(metric, _pooled(comparisons, kind, booster, metric)) for metric in METRICS]
             rows = [(metric, one.weighted, 2 * one.weighted_error) for metric, one in pooled if one is not None]
             _points(axis, rows, list(METRICS), shift, meaning)
-    axes[0].legend(fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
     figure.savefig(output / f"pooled-{half}.png", dpi=110)
 
-    figure, axes = _panels("Seconds to own's best validation NDCG@10, ours over own's; a cross: never")
     timed = {key.split("|")[0]: None for key in timing.read()}
     sets = [name for name in sets if name in timed]
+    figure, axes = _panels("Seconds to own's best validation NDCG@10, ours over own's; a cross: never", len(sets))
     for axis, booster in zip(axes, BOOSTERS, strict=True):
         rows = {key: row for key, row in timing.read().items() if key.endswith(f"|{booster}") and key.split("|")[0] in sets}
         every = timing.ratios(list(rows.values()), "ours", "own's best")
         found = [(sets.index(key.split("|")[0]), ratio) for key, ratio in zip(rows, every, strict=True)]
         reached = [(ratio, place) for place, ratio in found if math.isfinite(ratio)]
-        most = max([ratio for ratio, _ in reached], default=1.0) * 2
         axis.scatter([ratio for ratio, _ in reached], [place for _, place in reached])
         never = [place for place, ratio in found if not math.isfinite(ratio)]
-        axis.scatter([most] * len(never), never, marker="x", color="black")
+        axis.scatter([6.0] * len(never), never, marker="x", color="black")
         axis.set_xscale("log")
+        axis.set_xticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
+        axis.set_xticks([], minor=True)
+        axis.set_xlim(0.08, 8)
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_yticks(range(len(sets)), sets)
         axis.set_ylim(len(sets) - 0.5, -0.5)
