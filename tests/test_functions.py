@@ -383,7 +383,7 @@ def test_losses_of_pairs_say_that_they_cannot() -> None:
             ValueError, match=rf"{loss.__name__} cannot train on varied@4, a function of the whole list; use St"
         ):
             loss("ndcg@3 + varied")
-    assert sr.recommended("varied@30", booster="xgboost").metric == sr.DCG(60, gain="linear")
+    assert sr.recommended("varied@60", booster="xgboost").metric == sr.DCG(120, gain="linear")
     with pytest.raises(ValueError, match="cannot train on varied@4"):
         sr.recommended("ndcg", booster="xgboost", train_on="varied")
 
