@@ -120,7 +120,7 @@ def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
         f"{ABOUT[half]} Ours: `{spec}`. Differences of test values, ours minus own, paired by blocks of queries; p is "
         "one-sided, against ours being no better. Weights are of inverse variance, in which how data sets differ is "
         "included. Written by `python -m benchmarks.quality report`.\n",
-        f"![differences](differences-{half}.png)\n\n![pooled](pooled-{half}.png)\n\n![seconds](seconds-{half}.png)\n",
+        f"![differences](differences-{half}.png)\n\n![pooled](pooled-{half}.png)\n",
     ]
     for kind, meaning in KINDS.items():
         parts += [f"## All data sets, to the {meaning}\n", _pooled_table(comparisons, kind)]
@@ -139,6 +139,7 @@ def _text(half: str, spec: str, comparisons: list[Comparison]) -> str:
     if rows := timing.summary(list(HALVES[half])):
         parts += [
             f"## Seconds of training to own's best validation NDCG@10\n\n{ABOUT_SECONDS}\n",
+            f"![seconds](seconds-{half}.png)\n",
             _markdown(timing.HEAD, rows),
         ]
     for metric in METRICS:
@@ -195,8 +196,10 @@ def _pictures(half: str, comparisons: list[Comparison], output: pathlib.Path) ->
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
     figure.savefig(output / f"pooled-{half}.png", dpi=110)
 
-    timed = {key.split("|")[0]: None for key in timing.read()}
-    sets = [name for name in sets if name in timed]
+    timed = {key.split("|")[0] for key in timing.read()}
+    if not (sets := [name for name in sets if name in timed]):
+        pyplot.close("all")
+        return
     figure, axes = _panels("Seconds to own's best validation NDCG@10, ours over own's; a cross: never", len(sets))
     for axis, booster in zip(axes, BOOSTERS, strict=True):
         rows = {key: row for key, row in timing.read().items() if key.endswith(f"|{booster}") and key.split("|")[0] in sets}
@@ -205,11 +208,10 @@ def _pictures(half: str, comparisons: list[Comparison], output: pathlib.Path) ->
         reached = [(ratio, place) for place, ratio in found if math.isfinite(ratio)]
         axis.scatter([ratio for ratio, _ in reached], [place for _, place in reached])
         never = [place for place, ratio in found if not math.isfinite(ratio)]
-        axis.scatter([6.0] * len(never), never, marker="x", color="black")
+        axis.scatter([2 * max([2.5, *(ratio for ratio, _ in reached)])] * len(never), never, marker="x", color="black")
         axis.set_xscale("log")
         axis.set_xticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
         axis.set_xticks([], minor=True)
-        axis.set_xlim(0.08, 8)
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_yticks(range(len(sets)), sets)
         axis.set_ylim(len(sets) - 0.5, -0.5)
