@@ -32,15 +32,15 @@ def recommended(metric: str | Metric, *, booster: str, train_on: str | Metric | 
     """The loss that stands behind a metric's name in the adapters: `XGBoostObjective("ndcg@10")` trains with
     `recommended("ndcg@10", booster="xgboost")`. It is an ordinary loss: print it, or change it with `dataclasses.replace`.
 
-    A metric that is reported gives most of its weight to few documents, so it is a noisy thing to train on. What is trained
-    on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least
-    100. For metrics of binary relevance, such as MRR and MAP, a document that they take for relevant gains 1 and
-    a quarter of its label: what is relevant at all comes first, and grades still say a little. For ERR, which asks for one
-    excellent document, the gain is the label to the power 1.5. The loss weighs pairs of
-    documents by what a swap of the two would change in noisy rankings; its steps are bounded, which makes it robust to
-    noisy labels. All this was chosen in a study of generated and real data (see "Which metric to train on" in the
-    documentation). The boosters differ in how many rankings are drawn, and in the mean of the hessian, which XGBoost
-    compares with its ``min_child_weight`` and ``lambda``, and CatBoost with its ``l2_leaf_reg``.
+    A metric that is reported gives most of its weight to few documents, so it is a noisy thing to train on. What is
+    trained on instead is DCG with linear gain, not normalised, over twice as many positions as are reported, and at least
+    100. For metrics of binary relevance, such as MRR and MAP, a document that they take for relevant gains 1 and a
+    quarter of its label: what is relevant at all comes first, and grades still say a little. For ERR, which asks for one
+    excellent document, the gain is the label to the power 1.5. The loss weighs pairs of documents by what a swap of the
+    two would change in noisy rankings; its steps are bounded, which makes it robust to noisy labels. All this was chosen
+    in a study of generated and real data (see "Which metric to train on" in the documentation). The boosters differ in
+    how many rankings are drawn, and in the mean of the hessian, which XGBoost compares with its ``min_child_weight`` and
+    ``lambda``, and CatBoost with its ``l2_leaf_reg``.
 
     Other metrics have other losses (see "Beyond ranked lists"). One of a selection, such as `DCGRR`, says by the sign of a
     score what is shown, which no loss of pairs can learn: it is trained on itself, with steps whose size does not depend on
